@@ -119,7 +119,7 @@ pub(crate) fn start_nginx(pair: &Pair, scratch: &Path) -> Result<Server> {
     fs::create_dir(&prefix)?;
     let configuration = format!(
         "daemon off;
-# The scratch directory belongs to whoever starts the benchmark, root included.
+# The scratch directory belongs to the user who starts the benchmark, root included.
 {user}
 worker_processes {workers};
 pid nginx.pid;

@@ -22,7 +22,7 @@ const FROM: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const SLOWLY: (usize, Duration) = (60 << 10, Duration::from_secs(3));
 /// Machines that the boot ledger remembers.
 const MACHINES: u32 = 10_000;
-/// Before whoever was refused comes again.
+/// Before a client that was refused comes again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Memory that the kernel takes on the attacker's side of a connection is not the server's.
 const RECEIVE_BUFFER: u32 = 4 << 10;
@@ -236,7 +236,7 @@ fn long_hello() -> Vec<u8> {
     message.chunks(15_000).flat_map(|part| record(22, 15_000, part)).collect()
 }
 
-/// So many clients at a time, each of whom comes again after a while when it is sent away.
+/// So many clients at a time, each of which comes again after a while when it is sent away.
 fn many<F, A>(clients: usize, client: F)
 where
     F: Fn() -> A + Clone + Send + Sync + 'static,

@@ -63,7 +63,7 @@ const LOG_TARGET: u64 = 8 << 10;
 const KEYS: [&str; 3] = ["p256", "rsa2048", "rsa4096"];
 /// these as well.
 const MORE_KEYS: [&str; 3] = ["p384", "p521", "rsa3072"];
-/// As whom machines boot: Ignition gets compact configs.
+/// The user agent of machines that boot: Ignition gets compact configs.
 const AGENT: &str = "Ignition/2.14.0";
 /// Until an attack stands.
 const PREPARATION: Duration = Duration::from_secs(5);

@@ -47,7 +47,7 @@ fn settle(mut state: TokenState, now: OffsetDateTime) -> TokenState {
                 for PointerWrite { name, token, .. } in writes {
                     assert!(opens(&state.records, &token, now), "carried before it opens");
                     let pointer = state.pointers.iter_mut().find(|pointer| pointer.name == name);
-                    pointer.expect("one that there is").carries = FetchCredential::Token(token);
+                    pointer.expect("one that there is").credential = FetchCredential::Token(token);
                 }
             }
         }
@@ -79,7 +79,7 @@ pub fn run(data: &[u8]) {
     let pointer = PointerToken {
         name: "a".to_owned(),
         pool: "worker".to_owned(),
-        carries: FetchCredential::Token(Token::new([0; 32])),
+        credential: FetchCredential::Token(Token::new([0; 32])),
         waits: false,
     };
     let state = TokenState {
@@ -90,6 +90,6 @@ pub fn run(data: &[u8]) {
     };
     let state = settle(state, NOW);
     assert!(state.records.enforced.contains("worker"));
-    let FetchCredential::Token(token) = &state.pointers[0].carries else { panic!("{state:?}") };
+    let FetchCredential::Token(token) = &state.pointers[0].credential else { panic!("{state:?}") };
     assert!(opens(&state.records, token, NOW), "{state:?}");
 }

@@ -11,7 +11,7 @@ use model::access::Records;
 use model::access::rotation::{FetchCredential, PointerToken};
 use model::inputs::{Inputs, ServingMode};
 use model::merged_pool::{self, ArgumentSetter, ByLabels, Member, Origin, ParsedMachineConfig};
-use model::pointer_config::{PointerConfig, carried};
+use model::pointer_config::{PointerConfig, newest_embedded_token};
 use model::render::select;
 use pki::Certificate;
 use table::table;
@@ -217,7 +217,8 @@ fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
     }
     // A pointer config of another server is useless to a machine that trusts these CAs.
     let mut own = seen.pointers.iter().map(|(_, text)| PointerConfig::read(text));
-    let kept = || own.find_map(|it| it.url_for(pool).filter(|_| seen.stranger(&it).is_none()));
+    let kept =
+        || own.find_map(|it| it.url_for(pool).filter(|_| seen.foreign_reason(&it).is_none()));
     let server = settings.server.as_ref();
     let url = server.map(|address| format!("https://{address}/config/{pool}")).or_else(kept);
     let url = url.ok_or_else(|| {
@@ -228,7 +229,7 @@ fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
     let pem: String = bundle.iter().map(Certificate::to_pem).collect();
     let spec = settings.spec.unwrap_or(POINTER_SPEC);
     let text = pointer(&url, pem.as_bytes(), spec).to_string();
-    match with_token(&text, pool, &seen.carriers(), store.records()) {
+    match with_token(&text, pool, &seen.embedded_tokens(), store.records()) {
         Ok(Some(with)) => Ok(String::from_utf8(with)?),
         Ok(None) => Ok(text),
         Err(reason) => {
@@ -252,15 +253,16 @@ fn with_token(
     let records = match records {
         Ok(records) => records,
         Err(error) => {
-            let carries = |it: &PointerToken| {
-                it.pool == pool && matches!(it.carries, FetchCredential::Token(_))
+            let credential = |it: &PointerToken| {
+                it.pool == pool && matches!(it.credential, FetchCredential::Token(_))
             };
             let unknown = error.context("the valid tokens are not known");
-            ensure!(!pointers.iter().any(carries), "{others}: {unknown:#}");
+            ensure!(!pointers.iter().any(credential), "{others}: {unknown:#}");
             return Ok(None);
         }
     };
-    let Some(token) = carried(pointers, pool, &records, OffsetDateTime::now_utc()) else {
+    let Some(token) = newest_embedded_token(pointers, pool, &records, OffsetDateTime::now_utc())
+    else {
         ensure!(
             !records.enforced.contains(pool),
             "pool {pool} is enforced, and no pointer config has a token for it: this one has none"

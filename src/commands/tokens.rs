@@ -200,7 +200,7 @@ pub(crate) fn list(settings: &ListSettings, now: OffsetDateTime) -> anyhow::Resu
     Ok(())
 }
 
-/// Revokes a token; one that pointer configs carry is replaced in them.
+/// Revokes a token; one that pointer configs contain is replaced in them.
 pub(crate) fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RevokeSettings { named, place } = settings;
     place.open()?.change_tokens(&|_, records| {

@@ -36,13 +36,13 @@ pub(super) struct SharedResponses(Arc<ResponsesByTarget>);
 
 #[derive(Debug, Default)]
 struct ResponsesByTarget {
-    by_target: Mutex<HashMap<String, Weak<SingleFlight<Rendering>>>>,
+    by_target: Mutex<HashMap<String, Weak<SingleFlight<SharedResponse>>>>,
     /// Large answers that a client holds, the oldest first.
-    large: Mutex<VecDeque<Weak<Rendering>>>,
+    large: Mutex<VecDeque<Weak<SharedResponse>>>,
 }
 
 #[derive(Debug)]
-struct Rendering {
+struct SharedResponse {
     head: Parts,
     length: usize,
     made: Instant,
@@ -60,20 +60,20 @@ pub(super) async fn share(
         return next.run(request).await;
     }
     let latest = responses.latest(&request.uri().to_string());
-    let is_enough = |last: &Rendering| {
+    let is_enough = |last: &SharedResponse| {
         !last.has_ended() && responses.would_evict_early(last.length, Instant::now())
     };
-    let make = async || Rendering::of(next.run(request).await, Instant::now()).await;
-    let rendering = latest.get_unless(is_enough, make).await;
-    if rendering.has_ended() {
+    let make = async || SharedResponse::of(next.run(request).await, Instant::now()).await;
+    let shared = latest.get_unless(is_enough, make).await;
+    if shared.has_ended() {
         return answer::retry_later(format!("{Dropped}\n"));
     }
-    responses.insert(&rendering);
-    rendering.response()
+    responses.insert(&shared);
+    shared.response()
 }
 
 impl SharedResponses {
-    fn latest(&self, target: &str) -> Arc<SingleFlight<Rendering>> {
+    fn latest(&self, target: &str) -> Arc<SingleFlight<SharedResponse>> {
         let mut by_target = lock(&self.0.by_target);
         if let Some(latest) = by_target.get(target).and_then(Weak::upgrade) {
             return latest;
@@ -93,28 +93,28 @@ impl SharedResponses {
     }
 
     /// Counts a new answer, and drops the oldest if the limit is exceeded.
-    fn insert(&self, rendering: &Arc<Rendering>) {
-        if rendering.length <= PIECE {
+    fn insert(&self, shared: &Arc<SharedResponse>) {
+        if shared.length <= PIECE {
             return;
         }
         let mut large = lock(&self.0.large);
         large.retain(|it| it.strong_count() > 0);
-        if large.iter().any(|it| it.as_ptr() == Arc::as_ptr(rendering)) {
+        if large.iter().any(|it| it.as_ptr() == Arc::as_ptr(shared)) {
             return;
         }
         let mut bytes: usize = large.iter().filter_map(Weak::upgrade).map(|it| it.length).sum();
-        while bytes + rendering.length > MAX_BYTES {
+        while bytes + shared.length > MAX_BYTES {
             let Some(oldest) = large.pop_front() else { break };
             if let Some(oldest) = oldest.upgrade() {
                 bytes -= oldest.length;
                 lock(&oldest.body).take();
             }
         }
-        large.push_back(Arc::downgrade(rendering));
+        large.push_back(Arc::downgrade(shared));
     }
 }
 
-impl Rendering {
+impl SharedResponse {
     async fn of(response: Response, made: Instant) -> Self {
         let (head, body) = response.into_parts();
         let (head, body) = match to_bytes(body, usize::MAX).await {
@@ -137,7 +137,7 @@ impl Rendering {
         let body = if self.length <= PIECE {
             Body::from(lock(&self.body).clone().unwrap_or_default())
         } else {
-            Body::new(RenderingBody { rendering: self, sent: 0 })
+            Body::new(SharedBody { shared: self, sent: 0 })
         };
         Response::from_parts(head, body)
     }
@@ -145,8 +145,8 @@ impl Rendering {
 
 /// A large answer that is being sent to one client.
 #[derive(Debug)]
-struct RenderingBody {
-    rendering: Arc<Rendering>,
+struct SharedBody {
+    shared: Arc<SharedResponse>,
     sent: usize,
 }
 
@@ -155,7 +155,7 @@ struct RenderingBody {
 #[error("the answer was not read in time, and others were waiting")]
 struct Dropped;
 
-impl http_body::Body for RenderingBody {
+impl http_body::Body for SharedBody {
     type Data = Bytes;
     type Error = Dropped;
 
@@ -163,7 +163,7 @@ impl http_body::Body for RenderingBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Dropped>>> {
-        let piece = match &*lock(&self.rendering.body) {
+        let piece = match &*lock(&self.shared.body) {
             None => return Poll::Ready(Some(Err(Dropped))),
             Some(body) => {
                 let rest = body.get(self.sent..).unwrap_or_default();
@@ -179,11 +179,11 @@ impl http_body::Body for RenderingBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.sent >= self.rendering.length
+        self.sent >= self.shared.length
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact((self.rendering.length - self.sent) as u64)
+        SizeHint::with_exact((self.shared.length - self.sent) as u64)
     }
 }
 
@@ -191,13 +191,13 @@ impl http_body::Body for RenderingBody {
 mod tests {
     use super::*;
 
-    async fn rendering(length: usize, made: Instant) -> Arc<Rendering> {
+    async fn shared(length: usize, made: Instant) -> Arc<SharedResponse> {
         let response = Response::new(Body::from(vec![b'x'; length]));
-        Arc::new(Rendering::of(response, made).await)
+        Arc::new(SharedResponse::of(response, made).await)
     }
 
-    async fn read(rendering: &Arc<Rendering>) -> Result<usize, String> {
-        let body = Arc::clone(rendering).response().into_body();
+    async fn read(shared: &Arc<SharedResponse>) -> Result<usize, String> {
+        let body = Arc::clone(shared).response().into_body();
         to_bytes(body, usize::MAX).await.map(|body| body.len()).map_err(|error| error.to_string())
     }
 
@@ -207,7 +207,7 @@ mod tests {
         let (responses, now) = (SharedResponses::default(), Instant::now());
         let mut kept = Vec::new();
         for _ in 0..3 {
-            kept.push(rendering(LARGE, now).await);
+            kept.push(shared(LARGE, now).await);
             responses.insert(&kept[kept.len() - 1]);
             // Each time that it is shared.
             responses.insert(&kept[0]);
@@ -218,7 +218,7 @@ mod tests {
         for it in &kept {
             assert_eq!(read(it).await, Ok(LARGE));
         }
-        kept.push(rendering(LARGE, now).await);
+        kept.push(shared(LARGE, now).await);
         responses.insert(&kept[3]);
         assert!(read(&kept[0]).await.unwrap_err().contains("not read in time"));
         assert!(kept[0].has_ended() && !kept[1].has_ended());
@@ -227,12 +227,12 @@ mod tests {
         }
         // Unused answers take no room, and one larger than the limit is sent.
         kept.truncate(1);
-        let huge = rendering(MAX_BYTES + 1, now).await;
+        let huge = shared(MAX_BYTES + 1, now).await;
         responses.insert(&huge);
         assert_eq!(read(&huge).await, Ok(MAX_BYTES + 1));
         assert_eq!(lock(&responses.0.large).len(), 1);
         for small in [0, 1, PIECE] {
-            let small = rendering(small, now).await;
+            let small = shared(small, now).await;
             responses.insert(&small);
             assert_eq!(read(&small).await, Ok(small.length));
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::reconcile::{self, Requeue, Subject};
 use files::shared_watch::SharedWatch;
-use pki::{Host, LEFT_OUT, LEFT_OUT_FIX, Policy, Step, Warning};
+use pki::{DROPPED_FIX, DROPPED_REASON, Host, Policy, Step, Warning};
 use telemetry::{Reporting, faults, log_attention};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
@@ -218,7 +218,12 @@ impl Subject for Served {
 /// Logs keys and pairs that were removed from the store.
 fn log_dropped(dropped: &[String]) {
     for what in dropped {
-        tracing::warn!(what, reason = LEFT_OUT, fix = LEFT_OUT_FIX, "removed from the CA store");
+        tracing::warn!(
+            what,
+            reason = DROPPED_REASON,
+            fix = DROPPED_FIX,
+            "removed from the CA store"
+        );
     }
 }
 

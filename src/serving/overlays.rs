@@ -94,7 +94,7 @@ impl Overlays {
             return Ok(answer);
         }
         // The semaphore is never closed.
-        let _turn = self.merging.acquire().await;
+        let _permit = self.merging.acquire().await;
         let (merging, pool) = (Arc::clone(&object), Arc::clone(&of_pool));
         let work = tokio::task::spawn_blocking(move || pool.with_overlay(&merging));
         // The task is not cancelled, and a panic ends the process.

@@ -71,7 +71,7 @@ impl Conversions {
         })
     }
 
-    /// Forgets the files that `is_there` does not have.
+    /// Discards the files that `is_there` does not have.
     pub(super) fn retain(&mut self, is_there: impl Fn(&Path) -> bool) {
         self.known.retain(|path, _| is_there(path));
     }

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_no_pool_names_any_more_is_forgotten() {
+    fn a_secret_that_no_pool_names_any_more_is_discarded() {
         let mut credentials = SeenCredentials::new(Some("a/b".parse().unwrap()));
         let own: SecretName = "c/d".parse().unwrap();
         credentials.seen(own.clone(), secret("SECRET"));

@@ -1,7 +1,7 @@
 //! Inputs from files: a tree of manifests, or the layout of `bootstrap`.
 //!
 //! A scan checks every file's stamp, reads changed files, and keeps the last good objects of malformed ones. A file
-//! that is being written is skipped until it is quiet. What a file no longer has is judged by [`model::standing`]. The
+//! that is being written is skipped until it is quiet. What a file no longer has is judged by [`model::presence`]. The
 //! last good texts outlive the process, so that a restart goes on where the last process was.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -586,9 +586,9 @@ pub(crate) fn last_machine(
     LastGood::new(memory.last_good.clone()).machine(name)
 }
 
-/// Forgets a machine that a command removes while no server runs.
-pub(crate) fn forget_machine(memory: &Memory, name: &str) -> Result<(), FileError> {
-    LastGood::new(memory.last_good.clone()).forget_machine(name)
+/// Discards a machine that a command removes while no server runs.
+pub(crate) fn discard_machine(memory: &Memory, name: &str) -> Result<(), FileError> {
+    LastGood::new(memory.last_good.clone()).discard_machine(name)
 }
 
 fn all_relative(root: &Path, files: &BTreeSet<&Path>) -> BTreeSet<PathBuf> {

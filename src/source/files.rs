@@ -13,7 +13,7 @@ use files::stamp::FileStamp;
 use files::watch::{Scanned, Targets};
 use model::inputs::Problem;
 use model::objects::{Object, ObjectDefect};
-use model::standing::{Loss, RETURNS_WITHIN};
+use model::presence::{Loss, RETURNS_WITHIN};
 
 use super::listing::Listing;
 use super::manifest::{self, Manifest};
@@ -293,7 +293,7 @@ impl Files {
         self.changed
     }
 
-    /// Ends a scan, and forgets files that have been missing for a while. Returns true if anything changed.
+    /// Ends a scan, and discards files that have been missing for a while. Returns true if anything changed.
     pub(super) fn finish(&mut self) -> bool {
         let Self { known, scan, now, outcome, .. } = self;
         let before = known.len();
@@ -512,7 +512,7 @@ impl Files {
             other => other,
         };
         // Without an object in another directory, it says nothing about those of the first one.
-        let is_elsewhere = was_in.is_some() && was_in != file.directory;
+        let is_in_another_directory = was_in.is_some() && was_in != file.directory;
         let before = std::mem::take(&mut file.objects);
         let place = |directory| Place { path: path.to_owned(), directory, text: file.text.clone() };
         match result {
@@ -523,7 +523,8 @@ impl Files {
                 let kept: HashSet<_> = objects.iter().map(identity).collect();
                 let others: Vec<_> =
                     before.iter().filter(|it| !kept.contains(&identity(it))).cloned().collect();
-                let loss = if is_elsewhere { Loss::WithDirectory } else { Loss::ReadWithout };
+                let loss =
+                    if is_in_another_directory { Loss::WithDirectory } else { Loss::ReadWithout };
                 if !others.is_empty() {
                     let place = place(was_in.or(file.directory));
                     self.losses.push(FileLoss { place, objects: others, loss });

@@ -26,7 +26,7 @@ use files::error::FileError;
 use files::owners::Reader;
 use files::replace::{self, PRIVATE};
 use model::objects::{FirstBootMachine, Object};
-use model::standing::Loss;
+use model::presence::Loss;
 use serde::{Deserialize, Serialize};
 
 use super::files::is_machine;
@@ -147,8 +147,8 @@ impl LastGood {
         }))
     }
 
-    /// Forgets a machine: what its file says of it, and its loss.
-    pub(super) fn forget_machine(&self, name: &str) -> Result<(), FileError> {
+    /// Discards a machine: what its file says of it, and its loss.
+    pub(super) fn discard_machine(&self, name: &str) -> Result<(), FileError> {
         let Some((mut index, texts)) = self.load()? else { return Ok(()) };
         let is_it = |object: &Object| is_machine(object, name);
         index.lost.retain(|lost| (&*lost.kind, &*lost.name) != ("FirstBootMachine", name));

@@ -11,7 +11,7 @@ use files::lock::is_state_directory;
 use files::stamp::FileStamp;
 use files::watch::Targets;
 use model::inputs::Problem;
-use model::standing::Loss;
+use model::presence::Loss;
 
 use super::place::DirectoryId;
 

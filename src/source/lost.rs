@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use model::inputs::{Missing, Problem};
 use model::objects::Object;
-use model::standing::{Kind, Loss, Lost, Standing, note_majorities};
+use model::presence::{Kind, Loss, Lost, Presence, note_majorities};
 
 use super::last_good::StoredLoss;
 use super::listing::Listing;
@@ -23,8 +23,8 @@ pub(super) struct LostObject {
     /// `None` for a config without a manifest.
     object: Option<Object>,
     pub(super) lost: Lost,
-    /// Standing at the last look.
-    standing: Standing,
+    /// Presence at the last look.
+    presence: Presence,
 }
 
 #[derive(Debug, Default)]
@@ -83,8 +83,8 @@ impl LostObjects {
         };
         if let Entry::Vacant(entry) = self.objects.entry(identity) {
             let new = if self.has_looked { Lost::new } else { Lost::found };
-            let (place, standing) = (place.clone(), Standing::Present);
-            entry.insert(LostObject { place, object, lost: new(kind, loss, now), standing });
+            let (place, presence) = (place.clone(), Presence::Present);
+            entry.insert(LostObject { place, object, lost: new(kind, loss, now), presence });
             self.is_changed = true;
         }
     }
@@ -145,8 +145,8 @@ impl LostObjects {
         manifests.filter_map(stored).collect()
     }
 
-    /// Forgets the objects that are back among `gathered` or in the files `plain`, and those that are removed. Returns
-    /// true if the standing of one has changed.
+    /// Discards the objects that are back among `gathered` or in the files `plain`, and those that are removed. Returns
+    /// true if the presence of one has changed.
     pub(super) fn judge(
         &mut self,
         gathered: &ObjectSet,
@@ -166,13 +166,13 @@ impl LostObjects {
             Kind::Other => 0,
         });
         self.objects.retain(|identity, object| {
-            let standing = object.lost.standing(now);
-            if standing != object.standing {
+            let presence = object.lost.presence(now);
+            if presence != object.presence {
                 is_changed = true;
-                object.standing = standing;
+                object.presence = presence;
                 report(identity, object);
             }
-            standing != Standing::Removed
+            presence != Presence::Removed
         });
         is_changed |= self.objects.len() != before;
         self.is_changed |= is_changed;
@@ -195,7 +195,7 @@ impl LostObjects {
         let mut groups: BTreeMap<(&str, &str), Vec<&Identity>> = BTreeMap::new();
         let mut missing = Missing::default();
         for (identity, object) in &self.objects {
-            if object.standing != Standing::Missing {
+            if object.presence != Presence::Missing {
                 continue;
             }
             if object.lost.kind == Kind::Machine {
@@ -220,17 +220,17 @@ impl LostObjects {
         missing
     }
 
-    /// Time until the next standing changes, if that is soon.
+    /// Time until the next presence changes, if that is soon.
     pub(super) fn due_in(&self, now: Duration) -> Option<Duration> {
         let recent = self.objects.values().filter(|it| it.lost.is_recent(now));
         recent.map(|it| it.lost.due_in(now)).min()
     }
 }
 
-fn report(identity: &Identity, LostObject { place, lost, standing, .. }: &LostObject) {
+fn report(identity: &Identity, LostObject { place, lost, presence, .. }: &LostObject) {
     let (kind, name) = (identity.kind, &*identity.name);
     // Missing ones are reported together.
-    if *standing == Standing::Removed {
+    if *presence == Presence::Removed {
         let path = place.path.display();
         tracing::info!(kind, name, %path, cause = cause(lost), "an object was removed");
     }

@@ -126,7 +126,7 @@ impl PlainConfigs {
         }
     }
 
-    /// Forgets the configs of files that are neither `present` nor `lost`.
+    /// Discards the configs of files that are neither `present` nor `lost`.
     pub(super) fn retain(&mut self, present: &BTreeSet<&Path>, lost: &BTreeSet<PathBuf>) {
         self.configs.retain(|path, _| present.contains(&**path) || lost.contains(path));
     }

@@ -74,7 +74,7 @@ impl StateDirectory {
     }
 
     /// Removes the approval of a command that has ended, unless a command has given another one meanwhile.
-    pub(crate) fn forget_approval(
+    pub(crate) fn discard_approval(
         &self,
         subject: &Subject,
         ended: OffsetDateTime,

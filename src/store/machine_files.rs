@@ -136,7 +136,7 @@ impl StateDirectory {
     }
 
     /// Removes the token of a machine that is gone, and what belongs to it.
-    pub(crate) fn forget_machine(&self, name: &str) -> Result<(), StateError> {
+    pub(crate) fn discard_machine(&self, name: &str) -> Result<(), StateError> {
         remove_if_there(&self.arm_path().join(name))?;
         Ok(remove_if_there(&self.machine_path(name))?)
     }
@@ -147,7 +147,7 @@ impl StateDirectory {
     }
 
     /// Revokes the stored token of a machine for good.
-    pub(crate) fn end_machine(&self, name: &str, now: OffsetDateTime) -> Result<(), StateError> {
+    pub(crate) fn revoke_machine(&self, name: &str, now: OffsetDateTime) -> Result<(), StateError> {
         let _lock = self.lock()?;
         if let Some(token) = self.machine_token(name)? {
             self.write_machine_token(name, &token.removed(&self.fresh_token()?, now))?;

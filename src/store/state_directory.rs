@@ -8,7 +8,7 @@
 //! user-data/*.ign   pointer configs
 //! ```
 //!
-//! Pointer configs are in [`super::pointer_files`], the tokens that they carry in [`super::token_files`], and requests for
+//! Pointer configs are in [`super::pointer_files`], their tokens in [`super::token_files`], and requests for
 //! rotations in [`super::rotation_requests`].
 //!
 //! Files are replaced atomically, and values that must change together are in one file: certificate and key always

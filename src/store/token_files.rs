@@ -90,7 +90,7 @@ impl StateDirectory {
     }
 
     /// Applies due steps for the tokens of `pools` with their modes. `accept` is called with the records before pointer
-    /// configs carry new tokens.
+    /// configs embed new tokens.
     pub(crate) fn reconcile_tokens(
         &self,
         pools: &BTreeMap<String, AccessMode>,
@@ -127,19 +127,24 @@ impl StateDirectory {
         &self,
         pools: &BTreeMap<String, AccessMode>,
     ) -> Result<TokenState, StateError> {
-        let pointers = self.carriers()?;
+        let pointers = self.embedded_tokens()?;
         let (issued, records) = (self.issued()?, self.records()?);
         Ok(TokenState { issued, records, pointers, pools: pools.clone() })
     }
 
     /// The pointer configs of pools with their tokens. Those of single machines have tokens that are not rotated.
-    fn carriers(&self) -> Result<Vec<PointerToken>, StateError> {
+    fn embedded_tokens(&self) -> Result<Vec<PointerToken>, StateError> {
         let Trust { trusted, known, .. } = self.trust()?;
         let mut pointers = Vec::new();
         let files = self.pointers()?.into_iter();
         for PointerFile { path, text } in files.filter(|file| !self.is_of_machine(&file.path)) {
             let config = PointerConfig::read(&text);
-            pointers.extend(config.carriers(self.pointer_name(&path)?, &trusted, &known, true));
+            pointers.extend(config.embedded_tokens(
+                self.pointer_name(&path)?,
+                &trusted,
+                &known,
+                true,
+            ));
         }
         Ok(pointers)
     }
@@ -153,7 +158,7 @@ impl StateDirectory {
                 Ok(present) => {
                     let present = present.unwrap_or_default();
                     // A config that was changed meanwhile is observed again.
-                    let contents = PointerConfig::read(&present).carrying(write);
+                    let contents = PointerConfig::read(&present).embed(write);
                     let file =
                         contents.map(|contents| Replacement { path, contents, mode: PRIVATE });
                     files.extend(file);

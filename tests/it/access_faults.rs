@@ -36,7 +36,7 @@ fn tls(server: &Server, state: &Path) -> Client {
 }
 
 /// What the pointer config of workers brings along.
-fn carried(state: &Path) -> Option<String> {
+fn embedded_token(state: &Path) -> Option<String> {
     let text = fs::read_to_string(state.join("user-data/worker.ign")).ok()?;
     credential_in(text.as_bytes())
 }
@@ -55,7 +55,7 @@ fn degraded(server: &Server) -> Vec<String> {
     lines.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Strangers get nothing on either port, whatever they bring.
+/// Unauthenticated clients get nothing on either port, whatever they bring.
 fn assert_closed(server: &Server, state: &Path) {
     for client in [tls(server, state), server.plain()] {
         for credential in [None, Some(&*unknown()), Some("Bearer x")] {
@@ -70,7 +70,7 @@ fn assert_closed(server: &Server, state: &Path) {
 fn used() -> (TempDir, String) {
     let state = tempfile::tempdir().expect("a temporary folder");
     let server = serve(state.path()).until_ready();
-    let good = wait_for("a token", || carried(state.path()));
+    let good = wait_for("a token", || embedded_token(state.path()));
     drop(server);
     (state, good)
 }
@@ -80,7 +80,7 @@ fn a_read_only_state_directory_has_tokens_that_count() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let disk = Disk::mount(state.path(), 1024);
     drop(serve(state.path()).until_ready());
-    let good = wait_for("a token", || carried(state.path()));
+    let good = wait_for("a token", || embedded_token(state.path()));
     disk.remount("ro");
     let server = serve(state.path()).until_ready();
     assert_eq!(status(&tls(&server, state.path()), Some(&good)), 200);
@@ -98,7 +98,7 @@ fn a_full_disk_refuses_nobody_and_the_rotation_ends_when_there_is_room() {
     let _disk = Disk::mount(directory.path(), 1024);
     let state = directory.path().join("state");
     drop(serve(&state).until_ready());
-    let good = wait_for("a token", || carried(&state));
+    let good = wait_for("a token", || embedded_token(&state));
     tokens(&state, &["rotate"]).done();
     // Beside the state directory, where nothing tells that it is gone.
     let filler = directory.path().join("filler");
@@ -118,9 +118,9 @@ fn a_full_disk_refuses_nobody_and_the_rotation_ends_when_there_is_room() {
     said.refused(&["access.json: No space left"]);
     assert!(said.output.is_empty(), "it is not shown");
     assert_eq!(said.error.lines().count(), 1, "{}", said.error);
-    assert_eq!(carried(&state).as_ref(), Some(&good), "it carries what is accepted");
+    assert_eq!(embedded_token(&state).as_ref(), Some(&good), "it carries what is accepted");
     fs::remove_file(&filler).expect("a file");
-    let new = wait_for("the rotation to end", || carried(&state).filter(|now| *now != good));
+    let new = wait_for("the rotation to end", || embedded_token(&state).filter(|now| *now != good));
     for credential in [&good, &new] {
         assert_eq!(status(&tls(&server, &state), Some(credential)), 200);
     }
@@ -134,7 +134,7 @@ fn a_full_disk_opens_no_pool_that_is_to_be_enforced() {
     let state = directory.path().join("state");
     let audited = command(&in_repository("ignition-fixtures"), &state, "audit");
     drop(Server::prepared(audited).until_ready());
-    let good = wait_for("a token", || carried(&state));
+    let good = wait_for("a token", || embedded_token(&state));
     // It ends when the disk is full.
     let _ = fs::write(directory.path().join("filler"), vec![0_u8; 2 << 20]);
     let server = serve(&state);
@@ -184,10 +184,11 @@ fn a_clock_that_was_ahead_holds_up_rotation_until_an_administrator_confirms_it()
     let Said { status: code, error, .. } = tokens(directory.path(), &["rotate"]);
     assert!(error.ends_with("check the clock, or use --force if it is right\n"), "{error}");
     assert_eq!((code, error.lines().count()), (1, 1), "{error}");
-    assert_eq!(carried(directory.path()), Some(good.clone()));
+    assert_eq!(embedded_token(directory.path()), Some(good.clone()));
 
     tokens(directory.path(), &["rotate", "--force"]).done();
-    let new = wait_for("a new token", || carried(directory.path()).filter(|now| *now != good));
+    let new =
+        wait_for("a new token", || embedded_token(directory.path()).filter(|now| *now != good));
     wait_for("it to be told no more", || (!reported(&server)).then_some(()));
     for credential in [&good, &new] {
         assert_eq!(status(&tls(&server, directory.path()), Some(credential)), 200);
@@ -231,8 +232,8 @@ fn lists_that_are_lost_open_no_pool_after_a_restart() {
         }
         server = serve(state).until_ready();
         assert_closed(&server, state);
-        let stranger = status(&tls(&server, state), None);
-        assert_eq!(stranger, if is_all_lost { 503 } else { 401 });
+        let unauthenticated = status(&tls(&server, state), None);
+        assert_eq!(unauthenticated, if is_all_lost { 503 } else { 401 });
         assert_eq!(status(&tls(&server, state), Some(&good)), 200);
     }
     let line = "pool worker: it was or could have been enforced";
@@ -368,7 +369,7 @@ fn a_broken_file_opens_nothing_and_its_name_is_reported() {
             });
         }
     }
-    assert_eq!(carried(state), Some(good), "nothing was made anew");
+    assert_eq!(embedded_token(state), Some(good), "nothing was made anew");
 }
 
 #[test]
@@ -419,8 +420,9 @@ fn a_clock_that_is_wrong_refuses_nobody_and_opens_nothing() {
         follow_clock(&mut command, &clock);
         let server = Server::prepared(command).until_ready();
         if is_due {
-            let new =
-                wait_for("a new token", || carried(state).filter(|now| !handed_out.contains(now)));
+            let new = wait_for("a new token", || {
+                embedded_token(state).filter(|now| !handed_out.contains(now))
+            });
             handed_out.push(new);
         }
         for credential in &handed_out {

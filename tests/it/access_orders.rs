@@ -1,10 +1,10 @@
 //! A model of who is served while knowledge of tokens comes, goes and comes back older than it was: the
 //! list is deleted, emptied and restored, the reconciler dies after any write, servers restart with their
 //! cache or without, pools appear and ask for more, for less or for nothing that is understood, pointer
-//! configs come and go, and cannot be written. In no order of that is a stranger served by a pool that is to
-//! be enforced, but on the evidence that a pointer config of it can carry no token, nor, without a server's
-//! cache as with it, by one that has refused strangers before and was asked for no less since; and nobody is
-//! refused for good before a list said that the pool is enforced. One case is left: a server that knows
+//! configs come and go, and cannot be written. In no order of that is an unauthenticated client served by a
+//! pool that is to be enforced, but on the evidence that a pointer config of it can carry no token, nor, without a server's
+//! cache as with it, by one that has refused unauthenticated clients before and was asked for no less since;
+//! and nobody is refused for good before a list said that the pool is enforced. One case is left: a server that knows
 //! nothing else believes a list that was restored, until the reconciler has looked.
 //!
 //! The gate and the reconciler of `serve` go through such orders in `src/serving/pipeline/tests.rs`.
@@ -121,7 +121,7 @@ struct TokenOrder {
     is_slip: bool,
     /// How often less was asked.
     asked_less: u32,
-    /// The pools that have refused strangers for good, and how often less was asked before.
+    /// The pools that have refused unauthenticated clients for good, and how often less was asked before.
     closed: BTreeMap<String, u32>,
     /// The pools that any list said to be enforced.
     enforced: BTreeSet<String>,
@@ -158,11 +158,12 @@ impl TokenOrder {
                 Write::Issued(issued) => self.issued = issued,
                 Write::Records(records) => {
                     self.enforced.extend(records.enforced.iter().cloned());
-                    let evident = self.pointers.iter().filter(|pointer| match &pointer.carries {
-                        FetchCredential::Cannot(_) => true,
-                        FetchCredential::Nothing => evident.contains(&pointer.pool),
-                        FetchCredential::Token(_) | FetchCredential::Other => false,
-                    });
+                    let evident =
+                        self.pointers.iter().filter(|pointer| match &pointer.credential {
+                            FetchCredential::Cannot(_) => true,
+                            FetchCredential::Nothing => evident.contains(&pointer.pool),
+                            FetchCredential::Token(_) | FetchCredential::Other => false,
+                        });
                     let evident = evident.map(|pointer| pointer.pool.clone()).collect();
                     let asked_less = self.asked_less;
                     self.list = Some(List { records, evident, asked_less, is_restored: false });
@@ -173,7 +174,7 @@ impl TokenOrder {
                         let found = found.expect("one that there is");
                         found.waits = self.fails;
                         if !self.fails {
-                            found.carries = FetchCredential::Token(write.token);
+                            found.credential = FetchCredential::Token(write.token);
                         }
                     }
                 }
@@ -267,13 +268,18 @@ impl TokenOrder {
         }
     }
 
-    fn toggle_pointer(&mut self, pool: &str, carries: &FetchCredential) {
-        let (can, pool) = (!matches!(carries, FetchCredential::Cannot(_)), pool.to_owned());
+    fn toggle_pointer(&mut self, pool: &str, credential: &FetchCredential) {
+        let (can, pool) = (!matches!(credential, FetchCredential::Cannot(_)), pool.to_owned());
         let name = format!("{pool}-{can}");
         let before = self.pointers.len();
         self.pointers.retain(|pointer| pointer.name != name);
         if self.pointers.len() == before {
-            self.pointers.push(PointerToken { name, pool, carries: carries.clone(), waits: false });
+            self.pointers.push(PointerToken {
+                name,
+                pool,
+                credential: credential.clone(),
+                waits: false,
+            });
         }
     }
 
@@ -296,7 +302,7 @@ impl TokenOrder {
         decide(&request, &policy, NOW).refusal()
     }
 
-    /// A stranger asks for the config of each pool.
+    /// An unauthenticated client asks for the config of each pool.
     fn check(&mut self) {
         let Server { known, wanted, unclear, heard, .. } = self.server.clone();
         let List { evident, asked_less, is_restored, .. } = known.unwrap_or_default();
@@ -328,14 +334,14 @@ impl TokenOrder {
         self.hear_list();
         self.check();
         for pointer in self.pointers.iter().filter(|it| self.pools.contains_key(&it.pool)) {
-            if let FetchCredential::Token(token) = &pointer.carries {
+            if let FetchCredential::Token(token) = &pointer.credential {
                 let refusal = self.judged(&pointer.pool, Credential::Bearer(token.as_str()));
                 assert_eq!(refusal, None, "{pointer:?} in {self:?}");
             }
         }
         for (pool, mode) in &self.pools {
             let cannot = |it: &PointerToken| {
-                it.pool == *pool && matches!(it.carries, FetchCredential::Cannot(_))
+                it.pool == *pool && matches!(it.credential, FetchCredential::Cannot(_))
             };
             if *mode == AccessMode::Enforce && !self.pointers.iter().any(cannot) {
                 let refusal = self.judged(pool, Credential::Missing);
@@ -345,9 +351,9 @@ impl TokenOrder {
     }
 }
 
-/// The orders by which a stranger was served once, from what is enforced.
+/// The orders by which an unauthenticated client was served once, from what is enforced.
 #[test]
-fn an_order_that_has_served_a_stranger_does_so_no_more() {
+fn an_order_that_has_served_an_unauthenticated_client_does_so_no_more() {
     let mut enforced = TokenOrder::new();
     enforced.keep(usize::MAX);
     enforced.hear_list();
@@ -388,7 +394,7 @@ fn explore(world: &TokenOrder, depth: usize) -> usize {
 }
 
 #[test]
-fn no_order_of_events_serves_a_stranger() {
+fn no_order_of_events_serves_an_unauthenticated_client() {
     let fresh = TokenOrder::new();
     let mut enforced = fresh.clone();
     enforced.keep(usize::MAX);
@@ -412,7 +418,7 @@ fn no_order_of_events_serves_a_stranger() {
 }
 
 #[test]
-fn no_long_order_of_events_serves_a_stranger() {
+fn no_long_order_of_events_serves_an_unauthenticated_client() {
     let (mut open, mut closed) = (0, 0);
     for seed in 1..400 {
         let (mut world, mut random) = (TokenOrder::new(), Random(seed));

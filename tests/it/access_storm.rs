@@ -1,4 +1,4 @@
-//! Machines that boot while tokens are replaced, modes change and servers die, and strangers who ask all
+//! Machines that boot while tokens are replaced, modes change and servers die, and unauthenticated clients that ask all
 //! the time.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::support::stop::Stop;
 use crate::support::{wait_asking, wait_for};
 
 /// What the pool's pointer config brings along at this moment.
-fn carried(state: &Path, pool: &str) -> Option<String> {
+fn embedded_token(state: &Path, pool: &str) -> Option<String> {
     let text = fs::read_to_string(state.join(format!("user-data/{pool}.ign"))).ok()?;
     credential_in(text.as_bytes())
 }
@@ -46,7 +46,7 @@ fn assert_nothing_of_a_config(answer: &Response) {
     assert!(answer.body.len() < 200, "{answer:?}");
 }
 
-/// What machines and strangers see of a server.
+/// What machines and unauthenticated clients see of a server.
 struct Storm<'a> {
     server: &'a Server,
     stop: &'a AtomicBool,
@@ -75,12 +75,13 @@ impl<'a> Storm<'a> {
     fn machines(&self, number: u8, later: Duration) {
         let client = self.server.tls().from(loopback(100 + number));
         while !self.stop.load(Ordering::SeqCst) {
-            let credential = carried(&self.server.state(), "worker").expect("a token");
+            let credential = embedded_token(&self.server.state(), "worker").expect("a token");
             let started = Instant::now();
             while started.elapsed() < later && !self.stop.load(Ordering::SeqCst) {
                 thread::sleep(Duration::from_millis(20));
             }
-            let is_late = carried(&self.server.state(), "worker").as_ref() != Some(&credential);
+            let is_late =
+                embedded_token(&self.server.state(), "worker").as_ref() != Some(&credential);
             let answer = boot(&client, "worker", &credential);
             assert_eq!(answer.status, 200, "after {:?}: {answer:?}", started.elapsed());
             self.boots.fetch_add(1, Ordering::SeqCst);
@@ -88,8 +89,8 @@ impl<'a> Storm<'a> {
         }
     }
 
-    /// Somebody without a token, on each port in turn.
-    fn stranger(&self, number: u8) {
+    /// A client without a token, on each port in turn.
+    fn unauthenticated_client(&self, number: u8) {
         let clients = [self.server.tls(), self.server.plain()].map(|it| it.from(loopback(number)));
         for client in clients.iter().cycle() {
             if self.stop.load(Ordering::SeqCst) {
@@ -114,8 +115,8 @@ impl<'a> Storm<'a> {
         }
     }
 
-    /// Writes the mode into the manifests, and waits until a stranger is answered by it.
-    fn set_mode(&self, manifests: &Path, mode: &str, stranger: &Client) {
+    /// Writes the mode into the manifests, and waits until an unauthenticated client is answered by it.
+    fn set_mode(&self, manifests: &Path, mode: &str, unauthenticated: &Client) {
         let is_enforced = mode == "enforce";
         let is_odd = || self.phase.load(Ordering::SeqCst) % 2;
         if !is_enforced {
@@ -124,8 +125,8 @@ impl<'a> Storm<'a> {
         annotate(manifests, "worker", mode);
         let status = if is_enforced { 401 } else { 200 };
         wait_for("the mode", || {
-            assert!(!self.stop.load(Ordering::SeqCst), "somebody was refused");
-            (get(stranger, "worker", None).status == status).then_some(())
+            assert!(!self.stop.load(Ordering::SeqCst), "a machine was refused");
+            (get(unauthenticated, "worker", None).status == status).then_some(())
         });
         if is_enforced {
             self.phase.fetch_add(1 - is_odd(), Ordering::SeqCst);
@@ -136,17 +137,17 @@ impl<'a> Storm<'a> {
         let before = self.boots.load(Ordering::SeqCst);
         wait_for("machines to boot", || {
             let is_over = self.stop.load(Ordering::SeqCst);
-            assert!(!is_over, "somebody was refused");
+            assert!(!is_over, "a machine was refused");
             (self.boots.load(Ordering::SeqCst) >= before + more).then_some(())
         });
     }
 }
 
 #[test]
-fn a_storm_of_boots_goes_on_while_tokens_rotate_and_modes_change() {
+fn a_storm_of_boots_continues_while_tokens_rotate_and_modes_change() {
     let manifests = with_annotated_pool("worker", "audit");
     let server = Server::serve(manifests.path(), &["--token-overlap", "60s"]);
-    wait_for("a token", || carried(&server.state(), "worker"));
+    wait_for("a token", || embedded_token(&server.state(), "worker"));
     let stop = AtomicBool::new(false);
     let storm = Storm::new(&server, &stop);
     let mut seen = BTreeSet::new();
@@ -164,7 +165,7 @@ fn a_storm_of_boots_goes_on_while_tokens_rotate_and_modes_change() {
             let storm = &storm;
             threads.spawn(move || {
                 let _stop = Stop(storm.stop);
-                storm.stranger(number);
+                storm.unauthenticated_client(number);
             });
         }
         threads.spawn(|| {
@@ -174,11 +175,11 @@ fn a_storm_of_boots_goes_on_while_tokens_rotate_and_modes_change() {
         for (rotation, mode) in (0..10_u8).zip(MODES.iter().cycle()) {
             storm.set_mode(manifests.path(), mode, &server.plain().from(loopback(200 + rotation)));
             storm.await_boots(15);
-            let before = carried(&server.state(), "worker").expect("a token");
+            let before = embedded_token(&server.state(), "worker").expect("a token");
             assert!(tokens(&server.state(), &["rotate"]).wait().expect("a process").success());
             if *mode != "\"off\"" {
                 wait_for("another token", || {
-                    carried(&server.state(), "worker").filter(|now| *now != before)
+                    embedded_token(&server.state(), "worker").filter(|now| *now != before)
                 });
             }
             seen.insert(before);
@@ -246,7 +247,7 @@ impl Mortal {
 }
 
 #[test]
-fn whenever_a_server_is_killed_no_machine_is_refused_and_no_stranger_served() {
+fn whenever_a_server_is_killed_no_machine_is_refused_and_no_unauthenticated_client_served() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let mortal = Mortal { state: directory.path().join("state"), ports: free_ports() };
     let stop = AtomicBool::new(false);
@@ -276,10 +277,10 @@ fn whenever_a_server_is_killed_no_machine_is_refused_and_no_stranger_served() {
                 break;
             }
             let mut server = mortal.start();
-            // In the middle of its start, or of a rotation that somebody asks it for.
+            // In the middle of its start, or of a rotation that an administrator asks it for.
             let is_early = death % 3 == 2;
             if !is_early {
-                let credential = wait_for("a token", || carried(&mortal.state, "worker"));
+                let credential = wait_for("a token", || embedded_token(&mortal.state, "worker"));
                 mortal.opens(&credential);
                 handed_out.insert(credential);
                 for credential in &handed_out {
@@ -295,8 +296,8 @@ fn whenever_a_server_is_killed_no_machine_is_refused_and_no_stranger_served() {
             kill_process(Pid::from_child(&server), Signal::KILL).expect("a process");
             server.wait().expect("a process");
             asking.wait().expect("a process");
-            handed_out.extend(carried(&mortal.state, "worker"));
-            assert!(!stop.load(Ordering::SeqCst), "a stranger was served");
+            handed_out.extend(embedded_token(&mortal.state, "worker"));
+            assert!(!stop.load(Ordering::SeqCst), "an unauthenticated client was served");
         }
         let mut server = mortal.start();
         for credential in &handed_out {
@@ -307,7 +308,7 @@ fn whenever_a_server_is_killed_no_machine_is_refused_and_no_stranger_served() {
         server.wait().expect("a process");
     });
     let refused = refused.load(Ordering::SeqCst);
-    println!("{} tokens, {refused} strangers refused", handed_out.len());
+    println!("{} tokens, {refused} unauthenticated clients refused", handed_out.len());
     assert!(handed_out.len() >= 8 && refused >= 15);
 }
 
@@ -342,9 +343,9 @@ fn pools_that_come_all_at_once_are_open_at_no_moment() {
             .expect("a rename");
         for number in [0, POOLS / 2, POOLS - 1] {
             let pool = format!("p{number}");
-            let credential = wait_for("a token", || carried(&server.state(), &pool));
+            let credential = wait_for("a token", || embedded_token(&server.state(), &pool));
             assert_eq!(boot(&server.tls(), &pool, &credential).status, 200);
-            assert!(!stop.load(Ordering::SeqCst), "a stranger was served");
+            assert!(!stop.load(Ordering::SeqCst), "an unauthenticated client was served");
         }
         drop(going_on);
     });

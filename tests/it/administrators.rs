@@ -44,7 +44,7 @@ fn a_page_whose_name_leads_here_reads_nothing() {
     let server = Server::sample_cluster(&[]);
     let port = server.metrics().address().port();
     let mut browser = Browser::start_with(&["--host-resolver-rules=MAP rebound.example 127.0.0.1"]);
-    // The page of a stranger comes with no policy.
+    // The page for an unauthenticated client comes with no policy.
     browser.pass_over_policies();
     browser.open(&format!("http://127.0.0.1:{port}/"));
     for path in PATHS {

@@ -205,7 +205,7 @@ fn requests_for_unknown_machines_and_by_other_methods_are_refused() {
     assert_eq!(status("/api/v1/machines/127.0.0.9"), 404);
     assert_eq!(status("/api/v1/machines/x"), 400);
     assert_eq!(server.metrics().request("POST", "/api/v1/machines", &[]).status, 405);
-    // Strangers are told nothing of it.
+    // Unauthenticated clients see nothing of it.
     assert_eq!(server.plain().get("/api/v1/machines").status, 404);
     assert_eq!(server.plain().get("/").status, 404);
 }

@@ -89,7 +89,7 @@ fn a_file_that_butane_refuses_is_named_with_its_words_and_the_last_good_config_s
     replace(&pools, "edge.bu", with_marker("bad").replace("/etc/marker", "etc/marker"));
     wait_for("the log to name the fault", || server.log().contains(words).then_some(()));
     assert!(server.page("/readyz").contains(refused), "{}", server.page("/readyz"));
-    // Whoever can ask without a token sees no word of the file.
+    // A client without a token sees no word of the file.
     let public = server.plain().get("/readyz").text();
     assert!(public.contains("edge.bu: a part of it cannot be used"), "{public}");
     is_served(&server, "edge", "good");

@@ -63,12 +63,12 @@ fn machines_boot_with_every_pointer_config_while_certificates_change() {
             let said = certs(&state, &["rotate", "--ca", "--force"]).done().output;
             assert!(said.contains("made a signing CA: requested"), "{said}");
             assert_ne!(serial(&state), before);
-            boots.goes_on(20);
+            boots.continues(20);
             let chain = fs::read_to_string(state.join("tls.crt")).expect("the chain");
             assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), 1 + round);
         }
         certs(&state, &["rotate"]).done();
-        boots.goes_on(20);
+        boots.continues(20);
     });
     assert!((server.metric("mcs_certificate_reload_failures_total")).abs() < 0.5);
 
@@ -295,14 +295,14 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
         output.text()
     };
 
-    // One that trusts somebody else's CA alone is left as it is, and was never going to boot.
+    // One that trusts another CA alone is left as it is, and was never going to boot.
     let request =
         ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
-    let names = ["-subj", "/CN=stranger", "-keyout", "key", "-out", "stranger.pem"];
+    let names = ["-subj", "/CN=unrelated", "-keyout", "key", "-out", "unrelated.pem"];
     openssl(directory.path(), &[&request[..], &names].concat());
-    let stranger = fs::read(directory.path().join("stranger.pem")).expect("a certificate");
+    let unrelated = fs::read(directory.path().join("unrelated.pem")).expect("a certificate");
     let mut config: Value = serde_json::from_str(&oldest).expect("JSON");
-    let source = percent_encoding::percent_encode(&stranger, percent_encoding::NON_ALPHANUMERIC);
+    let source = percent_encoding::percent_encode(&unrelated, percent_encoding::NON_ALPHANUMERIC);
     config["ignition"]["security"]["tls"]["certificateAuthorities"][0]["source"] =
         format!("data:,{source}").into();
     let foreign = pointers.join("foreign.ign");

@@ -315,7 +315,7 @@ fn bootstrap_texts() -> [String; 5] {
 }
 
 /// Puts something else in the place of a file.
-fn spoil(path: &Path, how: &str) {
+fn damage(path: &Path, how: &str) {
     let text = fs::read_to_string(path).expect("a file");
     fs::remove_file(path).expect("a file");
     match how {
@@ -358,7 +358,7 @@ fn what_bootstrap_cannot_read_is_served_as_it_was_and_reported() {
     let good = wait_for("the config", || Some(answer()).filter(|(status, _)| *status == 200));
     for file in BOOTSTRAP_FILES {
         for how in ["emptied", "half", "missing", "a folder", "a fifo", "a link to /dev/zero"] {
-            spoil(&base.join(file), how);
+            damage(&base.join(file), how);
             wait_for(&format!("{file} to be reported, {how}"), || {
                 server.readiness().1.contains(file).then_some(())
             });
@@ -373,7 +373,7 @@ fn what_bootstrap_cannot_read_is_served_as_it_was_and_reported() {
     wait_for("the change", || answer().1.contains("data:,two").then_some(()));
     // Without a good one from before it does not start.
     drop(server);
-    spoil(&kubeconfig, "half");
+    damage(&kubeconfig, "half");
     let mut command = binary();
     command.arg("bootstrap").arg("--server-basedir").arg(&base);
     command.arg("--cert").arg(&pair.certificate).arg("--key").arg(&pair.key).args(&flags);

@@ -1,4 +1,4 @@
-//! What strangers can read in the configs of pools that are not enforced: found where it is, told to
+//! What unauthenticated clients can read in the configs of pools that are not enforced: found where it is, told to
 //! administrators, and no false alarm on the reference's own data.
 
 use std::collections::BTreeMap;

@@ -84,8 +84,8 @@ fn a_machine_that_got_its_config_is_heard_and_shown_with_its_own_words() {
 #[test]
 fn others_are_refused_and_a_flood_ends() {
     let server = Server::sample_cluster(&["--failure-reports", "on"]);
-    let stranger = post(&server.plain().from(loopback(8)), "", &report("pull"));
-    assert_eq!((stranger.status, stranger.header("www-authenticate").is_some()), (401, true));
+    let answer = post(&server.plain().from(loopback(8)), "", &report("pull"));
+    assert_eq!((answer.status, answer.header("www-authenticate").is_some()), (401, true));
     let forged =
         post(&server.plain().from(loopback(9)), "Authorization: Bearer mcs-x\r\n", &report("pull"));
     assert_eq!(forged.status, 401);

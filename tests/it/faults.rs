@@ -210,7 +210,7 @@ fn malformed_requests_are_refused_and_harm_nobody() {
             assert!(statuses.contains(&answer.status), "{shown}: {answer:?}");
         }
     }
-    // HTTP/2 is not spoken, whoever begins with it regardless is hung up on.
+    // HTTP/2 is not spoken, the connection of a client that begins with it is closed.
     let begun = server.plain().exchange(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     assert!(begun.is_err() || begun.is_ok_and(|answer| answer.status == 400));
     // Each port, spoken to in the other's language.
@@ -342,7 +342,7 @@ fn a_certificate_swapped_under_load_fails_no_handshake() {
                 let shown = client.shown_certificate().expect("a handshake");
                 (shown == certificate).then_some(())
             });
-            boots.goes_on(1);
+            boots.continues(1);
         }
     });
 }

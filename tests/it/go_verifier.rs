@@ -97,7 +97,7 @@ enum Change {
     KeyIdentifier(u8),
 }
 
-/// A certificate of somebody's name and key, by somebody.
+/// A certificate of any name and key, by any signer.
 #[derive(Debug, Clone)]
 struct Ca {
     subject: usize,

@@ -139,8 +139,8 @@ fn is_other_served(server: &Server, name: &str) -> Option<()> {
 
 /// The kernel reports a program that has the file open when that writes again, not when the file is moved.
 #[test]
-fn a_file_that_is_moved_there_from_elsewhere_is_read_no_more_once_a_program_continues_to_write_it()
-{
+fn a_file_that_is_moved_there_from_another_folder_is_read_no_more_once_a_program_continues_to_write_it()
+ {
     let (directory, server) = cluster();
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     let mut file = begun(&elsewhere.path().join("a.yaml"));

@@ -35,8 +35,8 @@ fn the_example_is_what_nftables_reads() {
 }
 
 #[test]
-fn machines_are_let_in_and_pods_and_strangers_are_not() {
-    // Of machines, administrators, pods and strangers, with the ports on which they are answered; the last
+fn machines_are_let_in_and_pods_and_unknown_clients_are_not() {
+    // Of machines, administrators, pods and unknown clients, with the ports on which they are answered; the last
     // port is nothing of ours.
     let all = ["22623", "22624", "9623", "9999"];
     let sources: [(&str, &[&str]); 8] = [

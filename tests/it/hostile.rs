@@ -1,4 +1,4 @@
-//! Clients that take more than their share, and what strangers can read and have logged.
+//! Clients that take more than their share, and what unauthenticated clients can read and have logged.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -269,7 +269,7 @@ fn what_is_kept_of_large_handshakes_and_heads_takes_no_more_memory_than_is_allow
             stream.write_all(begun).ok().map(|()| stream)
         };
         let held: Vec<_> = (0..500).filter_map(begin).collect();
-        wait_for("those to be gone for whom there is no memory", || {
+        wait_for("those to be gone that there is no memory for", || {
             (server.metric("mcs_connections") <= ALLOWED.1).then_some(())
         });
         let grown = server.resident_bytes().saturating_sub(before);
@@ -340,7 +340,7 @@ fn what_a_client_sends_is_cut_and_escaped_in_log_and_answers() {
     assert!(line.len() < 1_100 && line.contains("Pool \\nforged\\u{1b}xxx"), "{line}");
 }
 
-/// What a stranger that asks as fast as it can, with what is longest once it is escaped, has logged.
+/// What an unauthenticated client that asks as fast as it can, with what is longest once it is escaped, has logged.
 #[test]
 fn a_source_fills_no_log_whatever_it_sends() {
     const CONNECTIONS: usize = 5;
@@ -393,7 +393,7 @@ fn installers_find_a_machine_in_the_log() {
 }
 
 #[test]
-fn strangers_read_what_is_not_in_order_and_administrators_why() {
+fn unauthenticated_clients_read_what_is_degraded_and_administrators_why() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let sample = in_repository("ignition-fixtures");
     let copied = Command::new("cp").arg("-r").arg(sample.join(".")).arg(directory.path()).status();

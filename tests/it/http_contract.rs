@@ -203,7 +203,7 @@ fn an_answer_without_a_config_has_the_code_of_its_cause() {
         assert_eq!(of(&client, "POST", "/config/master", "*/*"), nothing(405));
     }
 
-    // Whatever is wrong with a request, strangers are told the same.
+    // Whatever is wrong with a request, unauthenticated clients get the same answer.
     let server = enforcing(&["--allow-from", "edge=192.0.2.0/24"]);
     let tls = server.tls();
     let asked = |pool: &str, credential: Option<&str>| get(&tls, pool, credential);

@@ -117,12 +117,12 @@ fn is_reported(server: &Server, what: &str) {
     });
 }
 
-/// Restarts a server of `site` after `spoil` has made one of its files say nothing. Pool `edge` is served as it was, pool
+/// Restarts a server of `site` after `damage` has made one of its files say nothing. Pool `edge` is served as it was, pool
 /// `worker` as it is by then, and `reported` is reported. A config in the file is followed again once it is valid.
-fn restarts_with(site: &Served, file: &str, reported: &str, spoil: impl FnOnce(&Path)) {
+fn restarts_with(site: &Served, file: &str, reported: &str, damage: impl FnOnce(&Path)) {
     let had_config = site.path(file).exists() && file != "edge.yaml";
     site.served_once();
-    spoil(&site.path(file));
+    damage(&site.path(file));
     site.write("a.yaml", machine_config("a", "worker", "worker-2"));
     let server = site.start();
     is_served(&server, "edge", "edge-1");

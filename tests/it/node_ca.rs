@@ -394,7 +394,7 @@ fn a_list_that_cannot_be_read_is_not_replaced_and_one_that_is_no_list_is() {
 }
 
 #[test]
-fn on_a_disk_that_is_full_or_read_only_the_files_stay_and_the_next_check_goes_on() {
+fn on_a_disk_that_is_full_or_read_only_the_files_stay_and_the_next_check_continues() {
     let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     let mut node = Node::new(Layout::Crio);
     let disk = Disk::mount(node.directory.path(), 64);
@@ -421,17 +421,17 @@ fn on_a_disk_that_is_full_or_read_only_the_files_stay_and_the_next_check_goes_on
 }
 
 #[test]
-fn a_stranger_who_holds_the_lock_is_reported_and_stops_nothing_else() {
+fn another_process_that_holds_the_lock_is_reported_and_stops_nothing_else() {
     let mut node = Node::new(Layout::Crio);
     node.reconcile(&entries(&json!({"a": registry_ca("main")})));
-    let stranger = fs::File::open(node.certs()).expect("a folder");
-    stranger.lock().expect("its lock");
+    let folder = fs::File::open(node.certs()).expect("a folder");
+    folder.lock().expect("its lock");
     let asked = Stopwatch::start();
     let report = node.reconcile(&entries(&json!({})));
     asked.within(Duration::from_secs(10), "the wait for a lock");
     let problem = report.problems.values().next().expect("a problem");
     assert!(problem.contains("another process has held the lock"), "{problem}");
-    drop(stranger);
+    drop(folder);
     assert_eq!(hosts(&node.reconcile(&entries(&json!({}))).removed), ["a"]);
 }
 

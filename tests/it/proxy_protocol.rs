@@ -1,4 +1,4 @@
-//! Balancers that say whom they connect, by the PROXY protocol, and others who say it too.
+//! Balancers that say which client they connect, by the PROXY protocol, and others who say it too.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -17,7 +17,7 @@ use crate::support::server::{Server, free_ports};
 use crate::support::{DEADLINE, contract, wait_for};
 
 const BALANCER: IpAddr = loopback(8);
-const STRANGER: IpAddr = loopback(7);
+const UNTRUSTED_PROXY: IpAddr = loopback(7);
 const GET: &[u8] =
     b"GET /config/master HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Ignition/2.14.0\r\nConnection: close\r\n\r\n";
 
@@ -165,7 +165,7 @@ fn the_client_address_from_a_balancer_counts_on_both_ports() {
     let logged = "Pool master requested by address:\"192.0.2.14:1\"";
     wait_for("the log", || server.log().contains(logged).then_some(()));
     // Who is none has no header to send, and is who it is.
-    let direct = contract::config(&server.tls().from(STRANGER), "master", "3.4.0");
+    let direct = contract::config(&server.tls().from(UNTRUSTED_PROXY), "master", "3.4.0");
     assert_eq!(direct.status, 200);
     assert!(is_known(&server, "127.0.0.7"));
     // What administrators ask has no header, wherever it comes from.
@@ -201,9 +201,9 @@ fn a_balancer_that_only_looks_is_no_machine_whose_handshake_fails() {
 fn nobody_else_is_believed() {
     let server = behind_a_balancer(&[]);
     for header in [version_1_of("192.0.2.30"), version_2_of([192, 0, 2, 30], &[])] {
-        let answer = plain(&server, STRANGER, &[&header[..], GET].concat(), usize::MAX);
+        let answer = plain(&server, UNTRUSTED_PROXY, &[&header[..], GET].concat(), usize::MAX);
         assert!(answer.as_ref().is_none_or(|answer| answer.status == 400), "{answer:?}");
-        assert!(tls(&server, STRANGER, &header, usize::MAX).is_err());
+        assert!(tls(&server, UNTRUSTED_PROXY, &header, usize::MAX).is_err());
     }
     // One header is a balancer's, and a second one its client's.
     let twice = [&version_1_of("192.0.2.31")[..], &version_1_of("192.0.2.30"), GET].concat();
@@ -215,7 +215,7 @@ fn nobody_else_is_believed() {
         ("X-Real-IP", "192.0.2.30"),
         ("User-Agent", "Ignition/2.14.0"),
     ];
-    let client = server.plain().from(STRANGER);
+    let client = server.plain().from(UNTRUSTED_PROXY);
     assert_eq!(client.request("GET", "/config/master", &forwarded).status, 200);
     let mut behind = version_1_of("192.0.2.32");
     behind.extend(

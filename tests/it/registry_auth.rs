@@ -179,8 +179,9 @@ async fn machines_of_enforced_pools_get_a_directorys_credentials_and_each_change
     let reported = |inputs: &Inputs| inputs.problems.iter().any(|it| it.to_string() == problem);
     let inputs = site.until(problem, reported).await;
     assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
-    let strangers: Vec<_> = inputs.problems.iter().map(Problem::for_unauthenticated).collect();
-    assert_eq!(strangers, ["pull-secret: it cannot be used"]);
+    let for_unauthenticated: Vec<_> =
+        inputs.problems.iter().map(Problem::for_unauthenticated).collect();
+    assert_eq!(for_unauthenticated, ["pull-secret: it cannot be used"]);
     assert!(!site.reported().contains(CREDENTIAL), "{}", site.reported());
     fs::remove_file(directory.path().join("all.json")).expect("a file");
     let inputs = site.until("the loss", |inputs| !reported(inputs)).await;

@@ -101,8 +101,8 @@ fn a_token_is_one_that_our_own_pointer_configs_carry_and_that_is_good() {
     let host = format!("localhost:{}", server.secure().port());
     let mut other: Value =
         serde_json::from_str(&own.replace(&host, "other.example.com")).expect("JSON");
-    let stranger = tempfile::tempdir().expect("a temporary folder");
-    let pair = Pair::make(stranger.path(), "other");
+    let unrelated = tempfile::tempdir().expect("a temporary folder");
+    let pair = Pair::make(unrelated.path(), "other");
     let ca = fs::read(&pair.certificate).expect("a certificate");
     let trusts = &mut other["ignition"]["security"]["tls"]["certificateAuthorities"][0]["source"];
     *trusts = format!("data:;base64,{}", BASE64.encode(ca)).into();

@@ -1,7 +1,7 @@
 //! A model of a year with tokens: the reconciler dies after any write, servers learn late and at different
 //! times, lists are lost or come back older than they were, clocks are wrong, and machines keep a pointer
-//! config for as long as they like. Whoever holds a token that has not ended is never refused for good,
-//! and whoever holds one that has ended is never served.
+//! config for as long as they like. A machine that holds a token that has not ended is never refused for good,
+//! and one that holds a token that has ended is never served.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,7 @@ impl TokenYear {
             (0..2).map(move |number| PointerToken {
                 name: format!("{pool}-{number}"),
                 pool: pool.to_owned(),
-                carries: FetchCredential::Nothing,
+                credential: FetchCredential::Nothing,
                 waits: false,
             })
         });
@@ -95,7 +95,8 @@ impl TokenYear {
                     let written = 1 + usize::try_from(self.made).expect("small") % writes.len();
                     for PointerWrite { name, token, .. } in writes.into_iter().take(written) {
                         let found = self.state.pointers.iter_mut().find(|it| it.name == name);
-                        found.expect("one that there is").carries = FetchCredential::Token(token);
+                        found.expect("one that there is").credential =
+                            FetchCredential::Token(token);
                     }
                 }
             }
@@ -123,12 +124,12 @@ impl TokenYear {
             }
             22..=33 => {
                 let pointer = &self.state.pointers[random.index(4)];
-                if let FetchCredential::Token(token) = &pointer.carries {
+                if let FetchCredential::Token(token) = &pointer.credential {
                     let pool = POOLS.into_iter().find(|pool| *pool == pointer.pool).expect("one");
                     self.machines.push(Machine { token: token.clone(), pool, given: self.now });
                 }
             }
-            34 => self.state.pointers[random.index(4)].carries = FetchCredential::Nothing,
+            34 => self.state.pointers[random.index(4)].credential = FetchCredential::Nothing,
             35 => self.backup = (self.state.issued.clone(), self.state.records.clone()),
             36 if which == 0 => self.state.issued = self.backup.0.clone(),
             36 => self.state.issued = Issued::default(),
@@ -223,7 +224,7 @@ fn nobody_is_refused_for_good_and_no_token_outlives_its_end() {
         let current: BTreeMap<_, _> =
             POOLS.into_iter().map(|pool| (pool, world.state.issued.newest(pool))).collect();
         for pointer in &world.state.pointers {
-            let FetchCredential::Token(token) = &pointer.carries else { panic!("{pointer:?}") };
+            let FetchCredential::Token(token) = &pointer.credential else { panic!("{pointer:?}") };
             assert_eq!(Some(token), current[&*pointer.pool]);
             for server in &world.servers {
                 let known = KnownTokens::new(&server.records);

@@ -283,7 +283,7 @@ fn files_that_the_service_cannot_read_are_reported_and_nothing_is_written() {
     let service = Service::made(&[]);
     service.done(&["certs", "check"]);
     let before = service.text("ca.key");
-    // Without it the server would forget the machines that asked.
+    // Without it the server would lose the machines that asked.
     fs::write(service.state().join("ledger.json"), "[]").expect("a write");
     for name in [KEYS[0], KEYS[1], "ledger.json"] {
         service.give(name, 0, 0, 0o600);
@@ -349,7 +349,7 @@ fn where_a_file_cannot_be_given_to_its_owner_the_command_refuses_and_changes_not
     service.give("", USER, GROUP, 0o770);
     let _ = fs::remove_file(service.state().join("access.json"));
     let before = service.files();
-    // Somebody in the service's group can write there, and not for the service.
+    // Another member of the service's group can write there, and not for the service.
     for arguments in [ADD, &["certs", "rotate"], &["certs", "rotate", "--ca"]] {
         let mut command = service.command(arguments);
         let output = Said::by(command.uid(OTHER_USER).gid(GROUP));

@@ -135,7 +135,7 @@ fn push(registry: &Registry) -> String {
     digest.trim().to_owned()
 }
 
-/// What the unit runs: only what the config brought tells it what to say and whom to trust.
+/// What the unit runs: only what the config brought tells it what to say and which CA to trust.
 fn reporter(image: &str) -> String {
     format!(
         "#!/bin/sh\n\
@@ -231,7 +231,7 @@ fn a_machine_waits_for_an_unavailable_server() {
     let mut server = site.serve(at, &[]);
     server.terminate();
     server.ended();
-    // Whoever calls meanwhile is heard, and gets nothing.
+    // A client that calls meanwhile is heard, and gets nothing.
     let nobody = TcpListener::bind(at).expect("the server's port");
     nobody.set_nonblocking(true).expect("a socket");
     let mut machine = VirtualMachine::boot(&site.pointer());

@@ -162,7 +162,7 @@ impl Server {
 impl Transport for Server {
     async fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, TransportError> {
         // The semaphore is never closed.
-        let _turn = self.turns.acquire().await.ok();
+        let _permit = self.turns.acquire().await.ok();
         let answer = timeout(TIMEOUT, self.try_exchange(message)).await.map_err(|_| {
             let error = format!("{}: no answer within {} s", self.url, TIMEOUT.as_secs());
             TransportError::Absent(error.into())

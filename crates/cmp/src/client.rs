@@ -2,7 +2,7 @@
 //!
 //! Once the server has the request and asks to wait, an operator may be about to approve it. If the server is
 //! unreachable then, the client polls again instead of making a new request. A server that is back and refuses to
-//! answer may have forgotten the request, which is not a refusal of it.
+//! answer may have lost the request, which is not a refusal of it.
 
 use core::error::Error;
 use core::time::Duration;
@@ -50,7 +50,7 @@ pub enum EnrolError {
     Cmp(#[from] CmpError),
     /// The server was absent while the request waited there, and does not report its state afterwards.
     #[error("the CA was unavailable while the request waited, and may have lost it: {0}")]
-    Forgotten(CmpError),
+    Lost(CmpError),
     /// The random generator failed, so that there is no nonce.
     #[error("the system has no randomness")]
     NoRandomness,
@@ -119,7 +119,7 @@ impl<T: Transport> Client<'_, T> {
                         }
                         Ok(Step::Done(enrolled)) => return Ok(*enrolled),
                         Err(error @ CmpError::Refused(_)) if was_unreachable => {
-                            return Err(EnrolError::Forgotten(error));
+                            return Err(EnrolError::Lost(error));
                         }
                         Err(error) => return Err(error.into()),
                     }

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_that_does_not_last_waits_and_one_that_does_is_forgotten() {
+    fn a_write_that_does_not_last_waits_and_one_that_does_is_discarded() {
         let (mut retries, now) = (Retries::default(), Instant::now());
         assert!(!retries.is_waiting("a", now));
         retries.delay("a", now);

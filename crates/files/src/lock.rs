@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn a_lock_on_the_directory_itself_is_nobodys_to_wait_for() {
         let directory = tempfile::tempdir().unwrap();
-        let stranger = File::open(directory.path()).unwrap();
-        stranger.lock().unwrap();
+        let other = File::open(directory.path()).unwrap();
+        other.lock().unwrap();
         let timeout = LockTimeout { limit: Duration::ZERO, tell: None };
         DirectoryLock::take(directory.path(), Reader::Itself, timeout).unwrap();
     }

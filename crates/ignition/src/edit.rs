@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_or_lies_elsewhere_is_left_alone() {
+    fn what_is_compressed_or_at_another_url_is_left_alone() {
         let config = json!({
             "ignition": {"version": "3.3.0"},
             "storage": {"files": [

@@ -61,17 +61,17 @@ impl<V> ByNetwork<V> {
     }
 
     pub(crate) fn remove(&mut self, address: IpAddr) -> Option<V> {
-        self.forget(address);
+        self.discard_host(address);
         self.values.pop(&address)
     }
 
     pub(crate) fn remove_oldest(&mut self) {
         if let Some((address, _)) = self.values.pop_lru() {
-            self.forget(address);
+            self.discard_host(address);
         }
     }
 
-    fn forget(&mut self, address: IpAddr) {
+    fn discard_host(&mut self, address: IpAddr) {
         let Some(network) = network(address) else { return };
         let Some(hosts) = self.networks.get_mut(&network) else { return };
         hosts.retain(|other| *other != address);

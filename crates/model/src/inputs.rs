@@ -88,7 +88,7 @@ impl Inputs {
     }
 }
 
-/// Objects that are [missing](crate::standing::Standing::Missing) from a directory.
+/// Objects that are [missing](crate::presence::Presence::Missing) from a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Names of machines.

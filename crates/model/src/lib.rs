@@ -5,7 +5,7 @@
 //! - [`objects`]: Kubernetes objects, only the fields that are read; [`fetched_pools`]: pools whose configs a config
 //!   fetches; [`refusal`]: codes for answers without a config; [`recovery`]: what a machine needs once the cause of a
 //!   failed boot is removed; [`network`]: networks of addresses; [`ignition_version`]: versions of Ignition;
-//!   [`standing`]: what became of objects that a directory no longer has; [`history`]: recent changes of what is served.
+//!   [`presence`]: what became of objects that a directory no longer has; [`history`]: recent changes of what is served.
 //! - [`ledger`]: machines that requested a config, with answer and result. [`access`]: access to configs by tokens and
 //!   networks, and rotation of tokens. [`registry_ca`]: CAs of image registries that machines trust,
 //!   [`registry_credentials`]: their credentials for registries. [`merged_pool`]: a pool's configuration, merged from
@@ -28,12 +28,12 @@ pub mod merged_pool;
 pub mod network;
 pub mod objects;
 pub mod pointer_config;
+pub mod presence;
 pub mod recovery;
 pub mod refusal;
 pub mod registry_ca;
 pub mod registry_credentials;
 pub mod render;
 pub mod snapshot;
-pub mod standing;
 
 pub use escape;

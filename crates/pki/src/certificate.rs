@@ -248,7 +248,7 @@ thread_local! {
     static VERIFIED: RefCell<HashMap<[u8; 32], bool>> = RefCell::default();
 }
 
-/// Number of signatures that are kept before all are forgotten.
+/// Number of signatures that are kept before all are discarded.
 const KEPT_SIGNATURES: usize = 10_000;
 
 /// Returns `true` if a key signed a certificate (RFC 5280 section 4.1.1) or a request (RFC 2986 section 4.2), by an

@@ -66,6 +66,6 @@ pub use state::{
 pub use usage::{UnknownUsage, Usage};
 pub use warning::{CertificateKind, Refusal, Refused, USER_DATA_LIMITS, Warning};
 pub use writes::{
-    LEFT_OUT, LEFT_OUT_FIX, MAX_STEPS, NextAction, RequestAction, Write, dry_run, lockouts_of,
+    DROPPED_FIX, DROPPED_REASON, MAX_STEPS, NextAction, RequestAction, Write, dry_run, lockouts_of,
     next, pointer_warnings, reported_lockouts, trusted_cas,
 };

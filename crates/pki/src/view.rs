@@ -287,11 +287,11 @@ impl<'a> View<'a> {
                 Serving::Unusable { fault: Unusable::Encrypted, is_foreign: true }
             }
             (Err(fault), _) => {
-                let is_somebodys = matches!(
+                let is_not_issued_here = matches!(
                     fault,
                     Unusable::Unreadable(_) | Unusable::Ca | Unusable::Refused { .. }
                 );
-                Serving::Unusable { fault, is_foreign: is_foreign || is_somebodys }
+                Serving::Unusable { fault, is_foreign: is_foreign || is_not_issued_here }
             }
             (Ok(_), None) => {
                 Serving::Unusable { fault: Unusable::NoCertificate, is_foreign: false }

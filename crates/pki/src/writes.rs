@@ -25,10 +25,10 @@ use super::warning::{CertificateKind, Refusal, Refused, StepError, USER_DATA_LIM
 pub const MAX_STEPS: usize = 32;
 
 /// Explanation for entries of [`Write::dropped`].
-pub const LEFT_OUT: &str = "it has expired, and newer ones need the space";
+pub const DROPPED_REASON: &str = "it has expired, and newer ones need the space";
 
-/// Next step of an administrator after [`LEFT_OUT`].
-pub const LEFT_OUT_FIX: &str = "give machines that trust nothing newer a pointer config of today";
+/// Next step of an administrator after [`DROPPED_REASON`].
+pub const DROPPED_FIX: &str = "give machines that trust nothing newer a pointer config of today";
 
 /// One object to be stored. It replaces the previous one as a whole, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,7 +127,7 @@ pub enum RequestAction {
     /// Replace the previous request with a new one.
     Ask(Reason),
     /// Delete the request: no CA is wanted.
-    Forget,
+    Discard,
 }
 
 /// Returns the next action. `generate` generates a key.
@@ -141,7 +141,7 @@ pub fn next(
     let RotationPlan { steps, mut attention, mut times } = plan(&view, policy);
     let has_request = state.issuer.as_ref().is_some_and(|issuer| issuer.request.is_some());
     let mut request_action =
-        if has_request { RequestAction::Forget } else { RequestAction::Nothing };
+        if has_request { RequestAction::Discard } else { RequestAction::Nothing };
     let mut next_request = None;
     let mut maker = WriteBuilder { view: &view, policy, generate };
     for step in steps {

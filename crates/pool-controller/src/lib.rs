@@ -281,7 +281,7 @@ impl PoolController {
         match rendering.prepare {
             Some(Prepare::Repair(_)) => {
                 self.repairs.delay(config, Instant::now());
-                self.contents.forget(config);
+                self.contents.discard(config);
                 self.report.restored(pool, config);
             }
             Some(Prepare::Create(_)) if rendering.set.is_none() => {

@@ -85,7 +85,7 @@ impl<T> Default for ReadConfigs<T> {
 }
 
 impl<T> ReadConfigs<T> {
-    /// Reads the wanted ones that are new or changed, some at a time, and forgets all others.
+    /// Reads the wanted ones that are new or changed, some at a time, and discards all others.
     async fn update_wanted(
         &mut self,
         client: &Client,
@@ -115,7 +115,7 @@ impl<T> ReadConfigs<T> {
 }
 
 impl Contents {
-    /// Reads those of `named` that are new or changed, and forgets all others.
+    /// Reads those of `named` that are new or changed, and discards all others.
     pub(super) async fn update(
         &mut self,
         client: &Client,
@@ -129,7 +129,7 @@ impl Contents {
         self.update_wanted(client, all, is_wanted, is_changed).await
     }
 
-    pub(super) fn forget(&mut self, name: &str) {
+    pub(super) fn discard(&mut self, name: &str) {
         self.0.remove(name);
     }
 
@@ -139,7 +139,7 @@ impl Contents {
 }
 
 impl Sources {
-    /// Reads those that are new or changed, and forgets those that are gone.
+    /// Reads those that are new or changed, and discards those that are gone.
     pub(super) async fn update(
         &mut self,
         client: &Client,

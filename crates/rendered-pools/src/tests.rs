@@ -356,7 +356,7 @@ proptest! {
                     let queue = &mut queues[controller];
                     if !queue.is_empty() {
                         let write = queue.remove(0);
-                        // Somebody else came first: it looks again before it writes more.
+                        // Another controller came first: it looks again before it writes more.
                         if !store.apply(write) {
                             queue.clear();
                         }

@@ -88,7 +88,7 @@ metrics! {
             "Machines that wait for approval, by pool",
         longest_wait: Family<[(&'static str, PoolLabel); 1], Gauge> = "approval_longest_wait_seconds":
             "Time since the first request of the machine that waits longest for approval, by pool",
-        waiting_forgotten: Counter = "approval_machines_forgotten":
+        waiting_discarded: Counter = "approval_machines_forgotten":
             "Waiting machines that were removed from the list because it is full",
         pub certificate_expiry: Gauge = "certificate_expiry_timestamp_seconds":
             "Earliest time at which the serving certificate, or a CA sent with it, expires, in seconds since 1970",
@@ -110,7 +110,7 @@ metrics! {
             "Failed reads of files or objects",
         machines: Family<Label, Gauge> = "machines":
             "Machines in the boot ledger of this server, by state",
-        machines_forgotten: Counter = "machines_forgotten":
+        machines_discarded: Counter = "machines_forgotten":
             "Machines that were removed from the boot ledger because it is full",
         watch_failures: Family<Label, Counter> = "watch_failures":
             "Failed lists, watches and fetches from the API server, by kind of object",
@@ -151,11 +151,11 @@ impl Metrics {
     }
 
     /// Records the machines of each pool that wait for approval, with the longest wait, and the number of those that were
-    /// forgotten so far.
+    /// discarded so far.
     pub fn waiting_machines(
         &self,
         waiting: impl Iterator<Item = (PoolLabel, i64, Duration)>,
-        forgotten: u64,
+        discarded: u64,
     ) {
         self.waiting_machines.clear();
         self.longest_wait.clear();
@@ -166,7 +166,7 @@ impl Metrics {
             let longest = self.longest_wait.get_or_create_owned(&labels);
             longest.set(longest.get().max(seconds));
         }
-        self.waiting_forgotten.inner().store(forgotten, Ordering::Relaxed);
+        self.waiting_discarded.inner().store(discarded, Ordering::Relaxed);
     }
 
     /// Counts a machine's report. Stages are clients' words: only some short ones become a label.
@@ -235,9 +235,9 @@ impl Metrics {
         }
     }
 
-    /// Records the number of machines that the boot ledger has forgotten.
-    pub fn machines_forgotten(&self, so_far: u64) {
-        self.machines_forgotten.inner().store(so_far, Ordering::Relaxed);
+    /// Records the number of machines that the boot ledger has discarded.
+    pub fn machines_discarded(&self, so_far: u64) {
+        self.machines_discarded.inner().store(so_far, Ordering::Relaxed);
     }
 
     pub fn inputs_changed(&self, now: SystemTime) {

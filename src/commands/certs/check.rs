@@ -108,7 +108,7 @@ impl CheckReport {
         let pointers = pki::pointer_warnings(&seen.observed);
         let left_alone = seen.pointers.iter().filter_map(|(name, text)| {
             let config = PointerConfig::read(text);
-            let reason = seen.stranger(&config).filter(|it| *it == LeftAlone::NameOnly)?;
+            let reason = seen.foreign_reason(&config).filter(|it| *it == LeftAlone::NameOnly)?;
             Some(Remark::new(name, format!("{name}: not updated: {reason}"), POINTER_FIX))
         });
         Ok(Self {

@@ -54,7 +54,7 @@ pub(crate) fn show(settings: &ShowSettings, now: OffsetDateTime) -> anyhow::Resu
         let trusted = config.trusted();
         let trusts_signer = signer.iter().any(|signer| trusted.contains(signer));
         let valid = trusted.iter().any(|certificate| certificate.is_valid_at(now));
-        let says = match (seen.stranger(&config), trusts_signer, valid, trusted.is_empty()) {
+        let says = match (seen.foreign_reason(&config), trusts_signer, valid, trusted.is_empty()) {
             (Some(reason), ..) => format!("not updated: {reason}"),
             (_, true, ..) => "trusts the signing CA".to_owned(),
             (_, _, _, true) => "names no readable CA".to_owned(),

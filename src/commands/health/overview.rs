@@ -161,10 +161,10 @@ fn silent(line: &str) -> Finding {
 
 /// Stuck machines.
 fn stuck(machines: &[MachineLine]) -> impl Iterator<Item = Finding> {
-    let stuck = machines.iter().filter(|line| line.standing.rank == Severity::Stuck);
+    let stuck = machines.iter().filter(|line| line.status.rank == Severity::Stuck);
     stuck.map(|line| {
         let fix = Advice::of(line).map(|advice| advice.fix(line)).unwrap_or_default();
-        let words = &line.standing.words;
+        let words = &line.status.words;
         let what = match &line.machine.requests {
             Some(requests) => format!("{words} (pool {})", requests.pool),
             None => words.clone(),

@@ -54,7 +54,7 @@ impl Target {
             let config = PointerConfig::read(text);
             if seen.unused.contains(name)
                 || seen.of_machines.contains(name)
-                || seen.stranger(&config).is_some()
+                || seen.foreign_reason(&config).is_some()
             {
                 continue;
             }

@@ -172,7 +172,7 @@ pub(crate) fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     } else if !settings.json {
         reported.machines.iter().filter_map(Advice::of).for_each(print_advice);
     }
-    match reported.machines.iter().filter(|line| line.standing.rank == Severity::Stuck).count() {
+    match reported.machines.iter().filter(|line| line.status.rank == Severity::Stuck).count() {
         0 => Ok(()),
         1 => Err(anyhow!("a machine is stuck")),
         stuck => Err(anyhow!("{stuck} machines are stuck")),

@@ -15,7 +15,7 @@ use crate::commands::rendering::read_usable;
 use crate::commands::serve::memory;
 use crate::commands::stores::location::StateFlags;
 use crate::source::Butane;
-use crate::source::directory::forget_machine;
+use crate::source::directory::discard_machine;
 use crate::store::state_directory::StateDirectory;
 
 /// Maximum wait for a running server.
@@ -88,8 +88,8 @@ fn is_done(state: &StateDirectory, name: &str) -> bool {
 
 /// Does what a server would do.
 fn remove(state: &StateDirectory, name: &str, now: OffsetDateTime) -> anyhow::Result<()> {
-    state.end_machine(name, now)?;
-    forget_machine(&memory(state.path()), name)?;
+    state.revoke_machine(name, now)?;
+    discard_machine(&memory(state.path()), name)?;
     state.note_removed(name)?;
     Ok(())
 }

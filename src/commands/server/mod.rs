@@ -320,11 +320,11 @@ fn pages(metrics: Arc<Metrics>, sources: Arc<Sources>) -> Router {
         let label = |(pool, count): (Arc<str>, WaitingCount)| {
             (answers.label(&pool), count.machines, count.longest)
         };
-        metrics.waiting_machines(waiting.map(label), named.approvals.forgotten());
+        metrics.waiting_machines(waiting.map(label), named.approvals.discarded());
         let now = OffsetDateTime::now_utc();
         let counts = nodes.look(|nodes| ledger.count(nodes, now));
         metrics.machines(counts.into_iter().map(|(state, count)| (state.label(), count)));
-        metrics.machines_forgotten(ledger.forgotten());
+        metrics.machines_discarded(ledger.discarded());
         let oldest = ledger.oldest_ignition().into_iter();
         let of_pools = oldest.filter(|(pool, _)| answers.has_pool(pool));
         metrics.oldest_ignition(of_pools.map(|(pool, it)| (answers.label(&pool), it)));

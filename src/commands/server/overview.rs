@@ -329,8 +329,8 @@ impl Sources {
         };
         let (mut lines, knows_nodes): (Vec<_>, _) = self.nodes.look(|nodes| {
             let line = |machine: model::ledger::Machine| {
-                let standing = machine.standing(nodes, now);
-                MachineLine { machine, standing }
+                let status = machine.boot_status(nodes, now);
+                MachineLine { machine, status }
             };
             (machines.into_iter().map(line).collect(), nodes.is_some())
         });

@@ -36,7 +36,7 @@ async fn html(State(sources): State<Arc<Sources>>, Path(name): Path<String>) -> 
         line.machine.requests.as_ref().is_some_and(|requests| requests.pool == name)
     };
     let of_pool: Vec<_> = machines.lines.iter().filter(of_pool).collect();
-    let counts = counts(|rank| of_pool.iter().filter(|line| line.standing.rank == rank).count());
+    let counts = counts(|rank| of_pool.iter().filter(|line| line.status.rank == rank).count());
     tokio::task::block_in_place(|| {
         let machine = configs.served.as_ref().and_then(|(_, body)| read(body));
         let before = configs.before.as_ref().and_then(|(name, body)| Some((name, read(body)?)));

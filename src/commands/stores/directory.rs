@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 use model::access::Records;
 use model::access::machine::{ClockReading, Window};
 use model::pointer_config::{LeftAlone, PointerConfig};
-use pki::{Host, LEFT_OUT, Lockout, LockoutReason, Policy, RotationRequest, Step, Warning};
+use pki::{DROPPED_REASON, Host, Lockout, LockoutReason, Policy, RotationRequest, Step, Warning};
 use time::OffsetDateTime;
 
 use super::certificate_texts::{located, warn_locked_out};
@@ -44,7 +44,7 @@ impl DirectoryStore {
 
     fn print_steps(&self, done: &Reconciled) {
         for what in &done.dropped {
-            print_line(&format!("warning: {LEFT_OUT}: {what}"));
+            print_line(&format!("warning: {DROPPED_REASON}: {what}"));
         }
         for step in &done.steps {
             print_line(&match step {
@@ -67,8 +67,9 @@ impl DirectoryStore {
             print_line(&format!("warning: {warning}"));
         }
         let seen = self.observe(None)?;
-        let is_ours =
-            |text: &[u8]| seen.stranger(&PointerConfig::read(text)) != Some(LeftAlone::Foreign);
+        let is_ours = |text: &[u8]| {
+            seen.foreign_reason(&PointerConfig::read(text)) != Some(LeftAlone::Foreign)
+        };
         let is_kept =
             |holder: &str| seen.pointers.iter().any(|(name, text)| name == holder && is_ours(text));
         let is_met = |it: &Warning| match it {
@@ -140,7 +141,7 @@ impl StateStore for DirectoryStore {
     fn records(&self) -> Result<Records> {
         let mut records = self.0.records()?;
         let now = OffsetDateTime::now_utc();
-        // The commands are no server: an answer that has begun may have been taken whole.
+        // The commands are no server: an answer that has begun may have been delivered in full.
         let now = ClockReading { wall: now, up: std::time::Duration::ZERO };
         let machines = self.0.machine_tokens()?.tokens.into_iter();
         records.tokens.extend(

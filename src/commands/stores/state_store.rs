@@ -87,20 +87,23 @@ impl ObservedState {
     }
 
     /// Tokens in the pointer configs that a rotation manages.
-    pub(in crate::commands) fn carriers(&self) -> Vec<PointerToken> {
+    pub(in crate::commands) fn embedded_tokens(&self) -> Vec<PointerToken> {
         let (trusted, known) = (self.observed.trusted(), self.observed.known());
         let used = self
             .pointers
             .iter()
             .filter(|(name, _)| !self.unused.contains(name) && !self.of_machines.contains(name));
         used.flat_map(|(name, text)| {
-            PointerConfig::read(text).carriers(name, &trusted, &known, true)
+            PointerConfig::read(text).embedded_tokens(name, &trusted, &known, true)
         })
         .collect()
     }
 
     /// Reason why a pointer config with CAs trusts no known CA of the server, or is not judged.
-    pub(in crate::commands) fn stranger(&self, pointer: &PointerConfig<'_>) -> Option<LeftAlone> {
+    pub(in crate::commands) fn foreign_reason(
+        &self,
+        pointer: &PointerConfig<'_>,
+    ) -> Option<LeftAlone> {
         match pointer.assess(&self.observed.trusted(), &self.observed.known()) {
             Assessment::LeftAlone(
                 reason @ (LeftAlone::Foreign | LeftAlone::NameOnly | LeftAlone::TooLarge),

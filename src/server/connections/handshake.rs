@@ -33,7 +33,7 @@ pub(super) async fn handshake(
     loop {
         // The stream is here until the handshake has ended.
         let stream = accepting.get_mut().ok_or(io::ErrorKind::ConnectionAborted)?;
-        let _permit = next_turn(stream, source, queue).await?;
+        let _permit = next_permit(stream, source, queue).await?;
         // Later, bytes before the end can contain the reason why the client left.
         if pending.take().is_some() && stream.has_left() {
             return Err(io::ErrorKind::ConnectionReset.into());
@@ -45,8 +45,8 @@ pub(super) async fn handshake(
     }
 }
 
-/// Waits until something can be read, or written if that was not possible before, and then for the turn.
-async fn next_turn(
+/// Waits until something can be read, or written if that was not possible before, and then for a permit.
+async fn next_permit(
     stream: &mut TimeoutStream,
     source: Source,
     queue: &HandshakeQueue,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     /// Error of a handshake in its turn, with a client that sent something other than TLS and then stayed, or left.
-    async fn failed_in_its_turn(leaves: bool) -> io::Error {
+    async fn failed_with_its_permit(leaves: bool) -> io::Error {
         let queue = HandshakeQueue::new(1);
         let others = queue.try_acquire().unwrap();
         let (mut client, stream) = connected().await;
@@ -149,8 +149,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_computed_for_a_client_that_has_left_before_its_turn() {
-        let failed = |leaves| timeout(Duration::from_secs(10), failed_in_its_turn(leaves));
+    async fn nothing_is_computed_for_a_client_that_has_left_before_its_permit() {
+        let failed = |leaves| timeout(Duration::from_secs(10), failed_with_its_permit(leaves));
         assert_eq!(failed(false).await.unwrap().kind(), io::ErrorKind::InvalidData);
         assert_eq!(failed(true).await.unwrap().kind(), io::ErrorKind::ConnectionReset);
     }

@@ -163,7 +163,7 @@ async fn each_form_has_its_bytes_and_its_tag_unless_all_are_to_be_plain() {
 }
 
 #[test]
-fn what_strangers_can_read_is_reported_until_a_pool_is_enforced() {
+fn what_unauthenticated_clients_can_read_is_reported_until_a_pool_is_enforced() {
     let unit = json!({"name": "u.service", "contents": "[Service]\nEnvironment=PASSWORD=sesame\n"});
     let config = json!({"ignition": {"version": "3.4.0"}, "systemd": {"units": [unit]}});
     let open = inputs(ServingMode::Manifests, "rendered", &config);

@@ -90,15 +90,15 @@ impl MachineApprovals {
         pools
     }
 
-    /// Number of waiting machines that were forgotten for others.
-    pub(crate) fn forgotten(&self) -> u64 {
-        lock(&self.waiting).forgotten()
+    /// Number of waiting machines that were discarded for others.
+    pub(crate) fn discarded(&self) -> u64 {
+        lock(&self.waiting).discarded()
     }
 
     fn each_waiting(&self, mut look: impl FnMut(&Waits, ClockReading)) {
         let (given, now) = (self.given.load(), self.now());
         let mut waiting = lock(&self.waiting);
-        waiting.forget_silent(now);
+        waiting.discard_silent(now);
         let is_open = |subject: &Subject| given.is_open(subject, now.up);
         for waits in waiting.iter().filter(|waits| !is_open(&waits.subject)) {
             look(waits, now);

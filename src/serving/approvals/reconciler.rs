@@ -165,7 +165,7 @@ impl ApprovalReconciler {
         }
         for (subject, at) in by_commands {
             if let Some(ended) = ended.get(subject).filter(|ended| at <= *ended) {
-                state.forget_approval(subject, *ended)?;
+                state.discard_approval(subject, *ended)?;
             }
         }
         Ok(())

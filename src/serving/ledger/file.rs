@@ -58,15 +58,15 @@ impl LedgerFile {
         loop {
             tokio::time::sleep(PAUSE).await;
             tokio::task::block_in_place(|| self.save());
-            let forgotten = self.ledger.forgotten();
-            if forgotten > reported {
-                let machines = forgotten - reported;
+            let discarded = self.ledger.discarded();
+            if discarded > reported {
+                let machines = discarded - reported;
                 tracing::warn!(
                     machines,
                     fix = "find the oldest machines in the log; the ledger keeps the last 10,000",
                     "boot ledger is full, removed the oldest machines"
                 );
-                reported = forgotten;
+                reported = discarded;
             }
         }
     }

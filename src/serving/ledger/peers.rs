@@ -135,7 +135,7 @@ mod tests {
         let kept = serde_json::to_vec(&machines).unwrap().len();
         let count = machines.len();
         let line =
-            |machine: Machine| MachineLine { standing: machine.standing(None, now), machine };
+            |machine: Machine| MachineLine { status: machine.boot_status(None, now), machine };
         let lines: Vec<_> = machines.into_iter().map(line).collect();
         let reported = serde_json::to_vec(&lines).unwrap().len();
         assert_eq!(count, most);

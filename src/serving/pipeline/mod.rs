@@ -228,7 +228,7 @@ impl Pipeline {
     }
 
     /// Reconciles the tokens, if this process manages them, and returns their records. A new token is accepted before a
-    /// pointer config carries it; the modes stay the same until the end.
+    /// pointer config contains it; the modes stay the same until the end.
     fn renew_records(&mut self) -> Option<Records> {
         if self.is_directory_unread() {
             return None;

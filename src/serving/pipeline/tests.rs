@@ -309,7 +309,7 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
 }
 
 #[test]
-fn no_order_of_events_serves_a_stranger() {
+fn no_order_of_events_serves_an_unauthenticated_client() {
     let (mut open, mut closed) = (0, 0);
     for seed in 1..24_u64 {
         let (mut fixture, mut random) = (Fixture::new(), seed);
@@ -340,7 +340,7 @@ fn no_order_of_events_serves_a_stranger() {
 
 /// Sequences by which an unauthenticated client was served in the past.
 #[test]
-fn an_order_that_has_served_a_stranger_does_so_no_more() {
+fn an_order_that_has_served_an_unauthenticated_client_does_so_no_more() {
     for order in [
         // The list is lost while there is a pointer config without room for a token.
         &[11, 0, 3, 0, 2][..],

@@ -1,7 +1,7 @@
 //! Tokens of single machines, whose uses are written to the objects of a cluster.
 //!
 //! ```text
-//!  watch ───> update ──> Entry <── begin, take whole ── request
+//!  watch ───> update ──> Entry <── begin, delivered ─── request
 //!                          │
 //!  status of the object <──┴── a use that others must know: written before its answer
 //! ```
@@ -166,7 +166,7 @@ impl ClusterTokens {
         let Some(left) = self.store.uses.of(&entry.name, &known.state) else { return };
         known.restore(&left);
         drop(known);
-        self.store.uses.forget(&entry.name);
+        self.store.uses.discard(&entry.name);
         self.store.unsaved.notify_one();
     }
 

@@ -57,7 +57,7 @@ impl UseStore for StateDirectory {
             if reason.is_some() {
                 return Recorded::Refused(Refusal::NotStored);
             }
-            // An answer can have been taken whole while this was written, so the copy is not put back.
+            // An answer can have been delivered in full while this was written, so the copy is not put back.
             entry.token().usage.add(used);
         }
         Recorded::Done(change)
@@ -105,7 +105,7 @@ impl DirectoryTokens {
         match (&entry, changed) {
             (Some(entry), Some(mut token)) => {
                 let mut present = entry.token();
-                // An answer can have been taken whole while this was stored.
+                // An answer can have been delivered in full while this was stored.
                 if known.is_some_and(|known| known.usage == token.usage) {
                     token.usage = present.usage.clone();
                 }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_taken_whole_while_a_use_is_recorded_stays_taken() {
+    async fn an_answer_that_is_delivered_in_full_while_a_use_is_recorded_stays_taken() {
         let fixture = Fixture::new(Window::default());
         let began = fixture.tokens.begin(&fixture.shown, address(1)).await.unwrap();
         let (entry, now) = (fixture.entry(), fixture.tokens.now());

@@ -176,7 +176,7 @@ impl<S: UseStore> MachineTokens<S> {
         Err(Refusal::NotStored)
     }
 
-    /// Records that an answer that began at `began` was taken whole, in memory: what is stored of its beginning counts as
+    /// Records that an answer that began at `began` was delivered in full, in memory: what is stored of its beginning counts as
     /// that.
     pub(in crate::serving) fn mark_delivered(&self, shown: &ShownToken, began: Duration) {
         let Some(entry) = self.entry(&shown.machine) else { return };

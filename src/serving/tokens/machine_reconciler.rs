@@ -13,7 +13,7 @@ use model::access::machine::KnownMachine;
 use model::access::{KnownMachines, MachineToken};
 use model::inputs::Missing;
 use model::objects::FirstBootMachine;
-use model::standing::unseen_due_in;
+use model::presence::unseen_due_in;
 use pki::Host;
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -38,7 +38,7 @@ pub(crate) struct MachineReconciler {
     host: Host,
     port: u16,
     /// Objects that are up to date on disk.
-    kept: Machines,
+    up_to_date: Machines,
     /// Machines whose stored token cannot be read.
     unreadable: BTreeMap<String, String>,
     is_loaded: bool,
@@ -66,7 +66,7 @@ impl MachineReconciler {
             state,
             host,
             port,
-            kept: BTreeMap::new(),
+            up_to_date: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             is_loaded: false,
             unseen: BTreeSet::new(),
@@ -171,7 +171,7 @@ impl MachineReconciler {
                 tracing::info!(machine = name, "removed a machine, and revoked its token for good");
                 Ok::<_, StateError>(Some(removed))
             });
-            self.kept.remove(name);
+            self.up_to_date.remove(name);
             self.unseen.remove(name);
             removed.and_then(|()| self.state.note_removed(name)).err().map(|it| it.to_string())
         });
@@ -187,7 +187,7 @@ impl MachineReconciler {
         let (mut new, mut known) = (Vec::new(), Vec::new());
         for (name, machine) in present {
             self.unseen.remove(name);
-            if self.unreadable.contains_key(name) || self.is_kept(name, machine) {
+            if self.unreadable.contains_key(name) || self.is_up_to_date(name, machine) {
                 continue;
             }
             if new.len() + known.len() == MAX_AT_ONCE {
@@ -221,9 +221,9 @@ impl MachineReconciler {
     ) {
         let name = machine.name();
         match made {
-            Ok(()) => drop(self.kept.insert(name.to_owned(), Arc::clone(machine))),
+            Ok(()) => drop(self.up_to_date.insert(name.to_owned(), Arc::clone(machine))),
             Err(error) => {
-                self.kept.remove(name);
+                self.up_to_date.remove(name);
                 self.schedule.wait_at_most(RETRY);
                 attention.push(format!("machine {name}: {error}"));
             }
@@ -261,8 +261,8 @@ impl MachineReconciler {
     }
 
     /// Returns `true` if nothing of a machine can have changed since it was kept.
-    fn is_kept(&self, name: &str, machine: &Arc<FirstBootMachine>) -> bool {
-        let is_same = self.kept.get(name).is_some_and(|kept| **kept == **machine);
+    fn is_up_to_date(&self, name: &str, machine: &Arc<FirstBootMachine>) -> bool {
+        let is_same = self.up_to_date.get(name).is_some_and(|kept| **kept == **machine);
         let command = || self.tokens.get(name).map(|token| token.armed.command);
         let is_asked = || {
             let path = self.state.arm_path().join(name);
@@ -299,7 +299,7 @@ impl MachineReconciler {
 
     /// Revokes the tokens of machines whose object was removed. Those whose object was never seen wait.
     fn revoke_absent(&mut self, machines: &Machines) -> Vec<String> {
-        self.kept.retain(|name, _| machines.contains_key(name));
+        self.up_to_date.retain(|name, _| machines.contains_key(name));
         self.unseen.retain(|name| !machines.contains_key(name));
         if self.unseen_due_in().is_some_and(|wait| wait.is_zero()) {
             self.unseen.clear();
@@ -337,7 +337,7 @@ impl MachineReconciler {
         }
         self.tokens.change(name, |known| {
             let Some(revoked) = known.and_then(|known| known.revoked(now)) else {
-                self.state.forget_machine(name)?;
+                self.state.discard_machine(name)?;
                 return Ok(None);
             };
             self.state.write_machine_token(name, &revoked)?;

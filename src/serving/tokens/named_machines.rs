@@ -69,7 +69,7 @@ impl UsedTokens {
         }
     }
 
-    /// Records that an answer that began at `began` was taken whole.
+    /// Records that an answer that began at `began` was delivered in full.
     pub(crate) fn mark_delivered(&self, shown: &ShownToken, began: Duration) {
         match self {
             Self::Directory(tokens) => tokens.mark_delivered(shown, began),

@@ -26,7 +26,7 @@ pub(crate) struct TokenReconciler {
 }
 
 impl TokenReconciler {
-    /// Creates a manager that has not looked yet.
+    /// Creates a reconciler that has not looked yet.
     pub(crate) fn new(state: StateDirectory, policy: RotationPolicy) -> Self {
         Self { state, policy, schedule: Schedule::default() }
     }
@@ -38,7 +38,7 @@ impl TokenReconciler {
             Schedule::of(watch.notify_of(move || state.token_stamps(SystemTime::now())));
     }
 
-    /// Applies due steps for pools with these modes. `accept` is called with the records before pointer configs carry
+    /// Applies due steps for pools with these modes. `accept` is called with the records before pointer configs contain
     /// new tokens. Returns the records, `None` if they cannot be determined, with faults for administrators, one line
     /// each. It may block.
     pub(in crate::serving) fn reconcile(

@@ -103,8 +103,8 @@ impl UnsavedUses {
         lock(&self.restored).get(name).filter(|it| it.is_of(state)).cloned()
     }
 
-    /// Drops the use of an earlier process, which is known otherwise from now on.
-    pub(super) fn forget(&self, name: &str) {
+    /// Discards the use of an earlier process, which is known otherwise from now on.
+    pub(super) fn discard(&self, name: &str) {
         lock(&self.restored).remove(name);
     }
 

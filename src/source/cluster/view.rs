@@ -22,7 +22,7 @@ use super::kind::Kind;
 use super::report::{Change, LiveList, WatchedObject};
 use crate::source::credentials::SeenCredentials;
 
-/// Number of pools that are read ahead of the others. It bounds what strangers can ask for.
+/// Number of pools that are read ahead of the others. It bounds what unauthenticated clients can ask for.
 const AWAITED: usize = 1_000;
 
 /// Last observed objects of the cluster.

@@ -1,4 +1,4 @@
-//! Who gets a config: tokens that pointer configs carry, modes by flag and by pool, and what strangers
+//! Who gets a config: tokens that pointer configs contain, modes by flag and by pool, and what unauthenticated clients
 //! get.
 
 mod modes;

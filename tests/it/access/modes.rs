@@ -171,7 +171,7 @@ fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
 }
 
 #[test]
-fn what_strangers_can_read_is_reported_by_the_check_of_certificates() {
+fn what_unauthenticated_clients_can_read_is_reported_by_the_check_of_certificates() {
     let manifests = with_annotated_pool("worker", "enforce");
     let server = Server::serve(manifests.path(), &[]);
     credential(&server, "worker");
@@ -188,7 +188,7 @@ fn what_strangers_can_read_is_reported_by_the_check_of_certificates() {
 }
 
 #[test]
-fn a_pool_that_appears_is_never_served_to_strangers() {
+fn a_pool_that_appears_is_never_served_to_unauthenticated_clients() {
     let manifests = with_annotated_pool("worker", "enforce");
     let pools = manifests.path().join("pools.yaml");
     let whole = fs::read_to_string(&pools).expect("text");
@@ -196,24 +196,24 @@ fn a_pool_that_appears_is_never_served_to_strangers() {
     let name = last.split("  name: ").nth(1).and_then(|it| it.lines().next()).expect("a name");
     fs::write(&pools, others).expect("a writable folder");
     let server = Server::serve(manifests.path(), &["--access", "enforce"]);
-    let strangers = || {
+    let assert_refused_without_token = || {
         for client in [server.tls(), server.plain()] {
             let status = get(&client, name, None).status;
-            assert!(matches!(status, 401 | 503), "a stranger got {status}");
+            assert!(matches!(status, 401 | 503), "an unauthenticated client got {status}");
         }
     };
-    strangers();
+    assert_refused_without_token();
     fs::write(manifests.path().join(".new"), &whole).expect("a writable folder");
     fs::rename(manifests.path().join(".new"), &pools).expect("a rename");
     let path = server.state().join(format!("user-data/{name}.ign"));
     wait_asking("a pointer config with a token that opens it", || {
-        strangers();
+        assert_refused_without_token();
         let text = fs::read_to_string(&path).ok()?;
         let pointer: Value = serde_json::from_str(&text).ok()?;
         let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"];
         (get(&server.tls(), name, Some(header.as_str()?)).status == 200).then_some(())
     });
-    strangers();
+    assert_refused_without_token();
 }
 
 #[test]
@@ -221,8 +221,8 @@ fn a_misspelt_access_mode_opens_no_pool() {
     for slip in ["enforced", "\"\"", "ENFORCE", "\"off \""] {
         let manifests = with_annotated_pool("worker", slip);
         let server = Server::serve(manifests.path(), &["--access", "off"]);
-        let stranger = get(&server.tls(), "worker", None);
-        assert_eq!((stranger.status, stranger.header("retry-after")), (503, Some("5")), "{slip}");
+        let answer = get(&server.tls(), "worker", None);
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("5")), "{slip}");
         assert_eq!(get(&server.tls(), "master", None).status, 200, "{slip}");
         let degraded = server.degraded();
         assert!(degraded.contains("pool worker: its access mode is unknown"), "{degraded}");

@@ -104,6 +104,6 @@ fn behind_a_balancer_networks_are_those_of_its_clients() {
     ] {
         assert_eq!(ask(from, header), expected, "{header:?} from 127.0.0.{from}");
     }
-    // Whoever is no balancer is not believed.
+    // A client that is no balancer is not believed.
     assert_ne!(ask(9, "PROXY TCP4 192.0.2.9 127.0.0.1 1 2\r\n"), Some(200));
 }

@@ -123,7 +123,7 @@ fn the_verdict_of_an_attestation_service_opens_the_pools_of_its_rule() {
 
 #[test]
 fn a_signed_token_opens_what_it_says_and_nothing_else() {
-    let (key, stranger) = (Key::new("a"), Key::new("a"));
+    let (key, unknown_key) = (Key::new("a"), Key::new("a"));
     let issuer = Issuer::new(&[&key]);
     let server = issuer.enforcing();
     let own = credential(&server, "worker");
@@ -154,15 +154,15 @@ fn a_signed_token_opens_what_it_says_and_nothing_else() {
     }
     let early = key.token(&with("nbf", json!(now + 600)));
     assert_eq!(status(server.tls(), "worker", &early), 503, "time brings it");
-    assert_eq!(status(server.tls(), "worker", &stranger.token(&claims())), 401);
-    let unknown_key = Key::new("b").token(&claims());
-    assert_eq!(status(server.tls(), "worker", &unknown_key), 503, "it may come in a moment");
+    assert_eq!(status(server.tls(), "worker", &unknown_key.token(&claims())), 401);
+    let unknown_token = Key::new("b").token(&claims());
+    assert_eq!(status(server.tls(), "worker", &unknown_token), 503, "it may come in a moment");
     for token in forged(&key, &good) {
         assert_eq!(status(server.tls(), "worker", &token), 401, "{token}");
     }
-    // A key that the token brings along is a stranger's word.
-    let head = json!({"alg": "ES256", "kid": "a", "jwk": stranger.jwk()});
-    assert_eq!(status(server.tls(), "worker", &stranger.sign(&head, &claims())), 401);
+    // A key that the token itself brings proves nothing.
+    let head = json!({"alg": "ES256", "kid": "a", "jwk": unknown_key.jwk()});
+    assert_eq!(status(server.tls(), "worker", &unknown_key.sign(&head, &claims())), 401);
     assert!(!server.log().contains("eyJ"), "no token is in the log: {}", server.log());
 }
 
@@ -214,7 +214,7 @@ fn keys_are_replaced_while_machines_boot() {
     };
     meanwhile(3, boot, |boots| {
         for (number, pair) in (0_u8..).zip(keys.windows(2)) {
-            boots.goes_on(10);
+            boots.continues(10);
             issuer.publish(&json!({"keys": [pair[0].jwk(), pair[1].jwk()]}));
             wait_for("the new key", || (status(&pair[1], 30 + number) == 200).then_some(()));
             assert_eq!(status(&pair[0], 40), 200);
@@ -222,10 +222,10 @@ fn keys_are_replaced_while_machines_boot() {
             issuer.publish(&json!({"keys": [pair[1].jwk()]}));
             wait_for("the old key to end", || (status(&pair[0], 50 + number) == 503).then_some(()));
         }
-        boots.goes_on(10);
+        boots.continues(10);
         what_cannot_be_used_leaves_the_key_before(&issuer, &server, &keys[4], boots);
         fs::remove_file(issuer.path()).expect("a file");
-        boots.goes_on(10);
+        boots.continues(10);
     });
 }
 
@@ -255,7 +255,7 @@ fn what_cannot_be_used_leaves_the_key_before(
             lines.find(|line| line.contains("jwks.json")).map(str::to_owned)
         });
         assert!(reported.lines().count() == 1 && !reported.contains("secret"), "{reported}");
-        boots.goes_on(10);
+        boots.continues(10);
         issuer.publish(&json!({"keys": [key.jwk()]}));
         wait_for("it to be told no more", || {
             (!degraded().to_string().contains("jwks.json")).then_some(())

@@ -75,7 +75,7 @@ impl IssuingCluster {
         until(&self.cluster, CORPORATE, "Ready", "True", "CanSign");
     }
 
-    /// Makes a request that somebody approves.
+    /// Makes a request that an administrator approves.
     fn approved(&self, name: &str, dns_names: &[&str]) -> String {
         let path = self.request(name, &reference(), dns_names);
         self.judge(&path, "Approved");
@@ -170,7 +170,7 @@ fn a_request_that_fails_temporarily_is_retried_until_it_succeeds() {
     site.waits_for(&approval, "the CA has not decided yet");
     site.issued(&approval);
 
-    // Somebody is about to approve it while the server is away: it is not asked for anew.
+    // An administrator is about to approve it while the server is away: it is not asked for again.
     ca.behave(Quirk::Waits(usize::MAX));
     let slow = site.approved("slow", &["a.apps.example.com"]);
     site.waits_for(&slow, "the CA has not decided yet");
@@ -181,15 +181,15 @@ fn a_request_that_fails_temporarily_is_retried_until_it_succeeds() {
     site.issued(&slow);
     assert_eq!(requests(&ca), asked, "{:?}", ca.seen());
 
-    // One that has forgotten it meanwhile is asked anew.
+    // One that has lost it meanwhile is asked again.
     ca.behave(Quirk::Waits(usize::MAX));
-    let forgotten = site.approved("forgotten", &["a.apps.example.com"]);
-    site.waits_for(&forgotten, "the CA has not decided yet");
+    let lost = site.approved("forgotten", &["a.apps.example.com"]);
+    site.waits_for(&lost, "the CA has not decided yet");
     ca.behave(Quirk::Unavailable);
-    site.waits_for(&forgotten, "answers 503 Service Unavailable");
+    site.waits_for(&lost, "answers 503 Service Unavailable");
     let asked = requests(&ca);
-    ca.behave(Quirk::Forgets);
-    site.issued(&forgotten);
+    ca.behave(Quirk::Loses);
+    site.issued(&lost);
     assert_eq!(requests(&ca), asked + 1, "{:?}", ca.seen());
 
     // The server is there again, as it was.
@@ -203,7 +203,7 @@ fn a_request_that_fails_temporarily_is_retried_until_it_succeeds() {
     ca.behave(Quirk::None);
     site.issued(&absent);
 
-    // Somebody gave the wrong password.
+    // An administrator gave the wrong password.
     site.secret("default", "corporate-ca", &[("password", "another one")]);
     let touched = json!({"metadata": {"annotations": {"touched": "once"}}});
     site.cluster.patch(CORPORATE, &touched);
@@ -228,7 +228,7 @@ fn a_refusal_and_what_was_not_asked_for_fail_in_words() {
         ("refuses", Quirk::Refuses, "the server refuses: rejection"),
         ("error", Quirk::Error, "the server refuses: rejection"),
         ("wrong-key", Quirk::WrongKey, "the issued certificate is for another key"),
-        ("stranger", Quirk::OfStranger, "the issued certificate is not trusted"),
+        ("stranger", Quirk::IssuedByUnknownCa, "the issued certificate is not trusted"),
         ("is-ca", Quirk::MakesCa, "more than was requested: it is a CA certificate"),
         ("names", Quirk::NamesMore, "more than was requested: it is for other.example.com too"),
     ] {

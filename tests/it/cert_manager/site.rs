@@ -100,7 +100,7 @@ impl IssuingCluster {
         format!("{path}/{name}")
     }
 
-    /// Says as somebody who may that a request is approved or denied.
+    /// Says with the right to do so that a request is approved or denied.
     pub(super) fn judge(&self, path: &str, verdict: &str) {
         let change = json!({"status": {"conditions": [{
             "type": verdict, "status": "True", "reason": "Test", "message": "by the test",

@@ -1,5 +1,5 @@
 //! What applications take: the keystores and truststores that cert-manager makes of what our issuers answer. A
-//! truststore that lacks a root refuses whoever has a certificate by it, so that each has to have all of them.
+//! truststore that lacks a root refuses every client with a certificate by it, so that each has to have all of them.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -244,7 +244,7 @@ fn patched(mut object: Value) -> Value {
 }
 
 /// Variables and ports are known by their names, and a patch moves them.
-fn in_order(mut object: Value) -> Value {
+fn with_sorted_names(mut object: Value) -> Value {
     for container in containers(&mut object) {
         for field in ["env", "ports"] {
             if let Some(named) = container.get_mut(field).and_then(Value::as_array_mut) {
@@ -298,7 +298,7 @@ fn chart_and_kustomize_give_the_same_objects_for_the_same_choices() {
             let servers = kustomized("deploy/openshift", &[]).into_iter();
             theirs.extend(servers.filter(|it| it["kind"] == "NetworkPolicy"));
         }
-        let theirs = by_key(theirs.into_iter().map(patched).map(in_order).collect());
+        let theirs = by_key(theirs.into_iter().map(patched).map(with_sorted_names).collect());
         assert_eq!(
             ours.keys().collect::<BTreeSet<_>>(),
             theirs.keys().collect::<BTreeSet<_>>(),
@@ -306,7 +306,7 @@ fn chart_and_kustomize_give_the_same_objects_for_the_same_choices() {
         );
         for (key, object) in ours {
             let theirs = theirs.get(&key).expect("a key of both");
-            let object = in_order(without_helms_own(object));
+            let object = with_sorted_names(without_helms_own(object));
             assert_eq!(object, *theirs, "{key:?} with {values}");
         }
     }

@@ -21,7 +21,7 @@ fn with_credential(registry: &Value) -> Value {
     json!({"endpoints": {"oci_image_registry": registry}})
 }
 
-/// What a secret has kubelet say: to whom, and which user and password.
+/// What a secret has kubelet say: to which registry, and which user and password.
 fn credential(secret: &Value) -> (String, String) {
     assert_eq!(secret["type"], "kubernetes.io/dockerconfigjson");
     let data = secret["data"].as_object().expect("data");

@@ -268,7 +268,7 @@ fn on_openshift_the_operators_objects_are_taken_over_and_left_behind() {
 
     let release = Release::new(&cluster);
     let values = json!({"platform": "openshift"});
-    let error = release.bring("install", &values, &[]).expect_err("they are somebody else's");
+    let error = release.bring("install", &values, &[]).expect_err("they are another owner's");
     assert!(error.contains("machine-config-server"), "{error}");
     let flags = ["--take-ownership", "--force-conflicts"];
     release.bring("install", &values, &flags).expect("a release");

@@ -196,7 +196,7 @@ fn pools_are_known_by_the_manifests_where_those_are_at_hand() {
     assert!(problem.contains("pool gone not found"), "{problem}");
     wait_for("the log", || running.log().contains("pool gone not found").then_some(()));
 
-    // One that somebody puts beside them while it runs.
+    // One that an administrator puts next to them while it runs.
     fs::write(kept.pointer("late"), &gone).expect("a writable folder");
     wait_for("the readiness", || {
         let reported = running.metrics().get("/readyz").body;

@@ -63,16 +63,16 @@ fn pointer_configs_that_the_certificates_lock_out_are_reported() {
     let directory = served.directory.path();
     let request =
         ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
-    let names = ["-subj", "/CN=stranger", "-keyout", "key", "-out", "stranger.pem"];
+    let names = ["-subj", "/CN=unrelated", "-keyout", "key", "-out", "unrelated.pem"];
     openssl(directory, &[&request[..], &names].concat());
-    let stranger = fs::read_to_string(directory.join("stranger.pem")).expect("a certificate");
-    let foreign = served.with(|config| set_pem(config, &stranger));
+    let unrelated = fs::read_to_string(directory.join("unrelated.pem")).expect("a certificate");
+    let foreign = served.with(|config| set_pem(config, &unrelated));
     served.assert_refused(&foreign, &["neither sent nor trusted"]);
 
     // A machine of spec 2 reads the first one only.
     let both = |config: &mut Value| {
         let own = pem(config);
-        set_pem(config, &format!("{stranger}{own}"));
+        set_pem(config, &format!("{unrelated}{own}"));
     };
     assert_eq!(served.by_server(&served.with(both)).status, 0);
     let spec_2 = served.with(|config| {

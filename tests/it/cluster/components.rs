@@ -155,7 +155,7 @@ fn the_policies_cover_each_port_of_the_pods() {
             ports.retain(|it| !of_rule.contains(it));
             let for_machines = of_rule == [&json!(22623), &json!(22624)];
             // Nobody's port is for everybody.
-            let from = rule["from"].as_array().expect("somebody");
+            let from = rule["from"].as_array().expect("a source");
             assert!(!from.is_empty());
             for from in from {
                 let has_exception = from["ipBlock"]["except"].is_array();

@@ -4,13 +4,13 @@
 mod access;
 mod administrators;
 mod bundles;
-mod duties;
 mod external;
 mod failures;
 mod issued;
 mod lifecycle;
 mod lockouts;
 mod machines;
+mod named_certificates;
 mod rotations;
 mod secret_types;
 mod taken_over;

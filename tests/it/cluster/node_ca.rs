@@ -214,7 +214,7 @@ fn what_differs_from_the_map_is_reported_to_administrators() {
     let metric = |name: &str| node.agent.metric(name);
     readiness(200, &format!("ConfigMap {MANAGED}/{MAP}: not found; the files on the node remain"));
 
-    // A folder that somebody else made is in the way.
+    // A folder that another tool made is in the way.
     let theirs = node.certs().join("b");
     fs::create_dir_all(&theirs).expect("a folder");
     fs::write(theirs.join("ca.crt"), &mirror).expect("a file");

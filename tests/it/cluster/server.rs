@@ -123,9 +123,9 @@ fn reported(server: &Server, what: &str) -> String {
     wait_for(&format!("readiness to tell of {what}"), || line(&server.readiness().1))
 }
 
-/// Waits until nothing is told any more, but that strangers can read the token that machines join
+/// Waits until nothing is told any more, but that unauthenticated clients can read the token that machines join
 /// with: these pools are not enforced.
-fn in_order(server: &Server) {
+fn healthy(server: &Server) {
     let is_exposed = |line: &str| {
         line.contains(": unauthenticated clients can read /etc/kubernetes/kubeconfig ")
     };

@@ -102,8 +102,8 @@ fn a_request_and_a_renewal_are_signed_and_so_are_the_answers() {
     server.enroll(&[&signed[..], &trusted, &REQUEST].concat()).quietly_done();
     let renewal = ["--renew", "issued.crt", "--key", "tls.key", "--key-out", "tls.key"];
     server.enroll(&[&renewal[..], &trusted, &["--implicit-confirm"]].concat()).quietly_done();
-    let stranger = ["--trusted", "issued.crt"];
-    let said = server.enroll(&[&renewal[..], &stranger].concat());
+    let unrelated = ["--trusted", "issued.crt"];
+    let said = server.enroll(&[&renewal[..], &unrelated].concat());
     let reported = "no certificate of CN=ca in the message has the key that signed it";
     assert!(said.error.contains(reported), "{}", said.error);
 }

@@ -94,7 +94,7 @@ impl Ra {
         self.enroll(&[&FIRST[..], flags].concat())
     }
 
-    /// Whom the certificate is for.
+    /// Subject of the certificate.
     fn hosts(&self) -> Vec<String> {
         let certificate = self.desk.certificates("tls.crt").remove(0);
         certificate.hosts.iter().map(ToString::to_string).collect()
@@ -238,8 +238,8 @@ fn an_unknown_client_is_refused_and_it_is_reported() {
     let ra = Ra::new("password", "stranger");
     let reported = "the server refuses: rejection: badCertTemplate (the requested names or \
         extensions are wrong or incomplete); the server says \"downstream: request refused by external inventory\"";
-    let stranger = ["--subject", "CN=stranger", "--key-out", "tls.key"];
-    refused(&ra, &ra.enroll(&[&PASSWORD[..], &stranger].concat()), reported);
+    let subject = ["--subject", "CN=stranger", "--key-out", "tls.key"];
+    refused(&ra, &ra.enroll(&[&PASSWORD[..], &subject].concat()), reported);
     let request = ["req", "-new", "-key", "tls.key", "-subj", "/CN=stranger", "-out", "a.csr"];
     openssl(ra.desk.directory.path(), &request);
     refused(&ra, &ra.enroll(&[&PASSWORD[..], &["--csr", "a.csr"]].concat()), reported);

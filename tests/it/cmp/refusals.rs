@@ -68,7 +68,7 @@ fn a_certificate_for_another_key_or_from_another_issuer_is_rejected_and_the_serv
     let trusted = ["--trusted", "root.crt"];
     for (quirk, reason) in [
         (Quirk::WrongKey, "the issued certificate is for another key"),
-        (Quirk::OfStranger, "the issued certificate is not trusted: "),
+        (Quirk::IssuedByUnknownCa, "the issued certificate is not trusted: "),
     ] {
         let seen = refused(quirk, &trusted, reason);
         assert!(
@@ -110,7 +110,7 @@ fn what_is_no_message_is_refused() {
 #[test]
 fn a_signature_counts_by_the_right_name_and_from_a_ca_that_is_trusted() {
     for (quirk, reason) in [
-        (Quirk::SignedByStranger, "the signer is not trusted: "),
+        (Quirk::SignedByUnknownCa, "the signer is not trusted: "),
         (Quirk::SignedByMachine, "the message is from CN=machine, not from CN=issuing"),
         (Quirk::Changed, "has the key that signed it"),
         (Quirk::Unprotected, "the message is not protected"),

@@ -55,7 +55,7 @@ fn a_start_with_the_clock_at_2020_or_2040_loses_no_key_and_locks_nobody_out() {
     assert!(keeps_keys(&before, &stored));
     assert_eq!(keys(&stored).len(), 3, "that of 2040 too");
 
-    // And when it is 2040 at last, whoever was handed out a pointer config then boots.
+    // And when it is 2040 at last, a machine with a pointer config of then boots.
     drop(server);
     drop(place.serve(Some(FAR_AHEAD), &[]));
     assert!(place.boots_at(&far_ahead, is_2040));
@@ -79,7 +79,7 @@ fn a_clock_that_is_set_right_while_it_serves_locks_nobody_out_for_long() {
 }
 
 #[test]
-fn a_state_directory_made_with_the_clock_at_2020_goes_on_when_it_is_right() {
+fn a_state_directory_made_with_the_clock_at_2020_continues_when_it_is_right() {
     let place = Place::made(Some(NO_BATTERY));
     let handed_out = place.pointer();
     let server = place.serve(None, &[]);

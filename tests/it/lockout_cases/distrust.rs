@@ -72,7 +72,7 @@ fn a_ca_that_is_distrusted_leaves_every_file_for_ever_however_it_is_named() {
         check(&place);
         drop(place.serve(None, &[]));
         check(&place);
-        // Not even whoever brings it back makes it trusted again.
+        // Not even one who brings it back makes it trusted again.
         let bundle = place.text("ca.crt") + &leaked.to_pem();
         place.write("ca.crt", bundle);
         place.write("user-data/worker.ign", &newest);

@@ -1,4 +1,4 @@
-//! Files of a state directory that are broken, lost or somebody else's: each is named and kept.
+//! Files of a state directory that are broken, lost or another tool's: each is named and kept.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -171,7 +171,7 @@ fn an_unusable_custom_serving_pair_is_named_and_kept() {
         place.certs(&["check"]).refused(&reported);
         place.certs(&["rotate"]).refused(&reported[..2]);
         assert_eq!(identity(&place.file("tls.key")), before, "{what}");
-        // It is replaced, and kept, only where somebody says so.
+        // It is replaced, and kept, only where an administrator says so.
         place.certs(&["rotate", "--force"]).done();
         assert_ne!(identity(&place.file("tls.key")), before, "{what}");
         assert!(place.text("ca.key").contains("KEPT SERVING PAIR"), "{what}");

@@ -20,7 +20,7 @@ fn a_lock_on_the_directory_itself_holds_up_nobody() {
     let place = Place::made(None);
     fs::set_permissions(place.state(), Permissions::from_mode(0o755)).expect("chmod");
     // As everybody may who can list it.
-    let _stranger = locked(&place, ".");
+    let _lock = locked(&place, ".");
     {
         let server = place.serve_anyhow(None, &[]);
         boot(&place.pointer(), &server);

@@ -7,7 +7,7 @@ use crate::support::http::Client;
 use crate::support::openssl::openssl;
 use crate::support::wait_for;
 
-/// A root of somebody's, whose key is kept elsewhere, with a pair for `localhost`.
+/// A root of another CA, whose key is kept elsewhere, with a pair for `localhost`.
 struct Own {
     place: Place,
 }

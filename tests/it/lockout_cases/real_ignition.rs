@@ -17,7 +17,7 @@ use crate::rotation::world::{HOST, World};
 use crate::support::machine::Machine;
 use crate::support::wait_for;
 
-/// Serves a config by this pair, to whoever asks until the test ends.
+/// Serves a config by this pair, to any client until the test ends.
 fn serve(pair: &StoredPair) -> SocketAddr {
     let chain = Certificate::read_all(&pair.certificates);
     let chain = chain.iter().map(|certificate| certificate.der().to_vec().into()).collect();

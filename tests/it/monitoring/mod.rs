@@ -171,7 +171,7 @@ fn every_alert_is_tested_to_come() {
     }
 }
 
-/// `inspect` ends with the name of a cause, which whoever reads it looks for in the runbook.
+/// `inspect` ends with the name of a cause, which its reader looks for in the runbook.
 #[test]
 fn the_runbook_has_every_cause_that_inspect_names() {
     let runbook = book::page("runbook/machines.md");

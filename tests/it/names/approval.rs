@@ -128,15 +128,15 @@ fn access_is_checked_first_and_refused_machines_do_not_wait_for_approval() {
         let server = site.serve(&["--access", mode]);
         let pointer = fs::read(site.state().join("user-data/worker.ign")).expect("a file");
         let credential = credential_in(&pointer).expect("a credential");
-        let stranger = get(&site.tls(&server).from(loopback(2)), "worker", None);
+        let answer = get(&site.tls(&server).from(loopback(2)), "worker", None);
         let known = get_known_held(&site.tls(&server).from(loopback(3)), &credential);
         assert_held(&known);
         let waiting = list(&server, "waiting_machines");
         if mode == "enforce" {
-            assert_refused(&stranger);
+            assert_refused(&answer);
             assert_eq!(waiting.len(), 1, "{waiting:?}");
         } else {
-            assert_held(&stranger);
+            assert_held(&answer);
             assert_eq!((waiting.len(), &waiting[1]["token"]), (2, &Value::Null), "{waiting:?}");
         }
         assert_eq!(waiting[0]["address"], "127.0.0.3", "those with a token are first");
@@ -323,7 +323,7 @@ fn through(server: &Server, client: &str) -> String {
 }
 
 #[test]
-fn more_strangers_than_are_listed_push_out_no_machine_with_a_token() {
+fn more_clients_without_a_token_than_are_listed_push_out_no_machine_with_a_token() {
     let site = MachinesDirectory::new();
     put_pool(&site, "worker", &json!({APPROVAL: "required"}));
     site.put_machine("n", &json!({"pool": "worker"}));
@@ -376,7 +376,7 @@ fn an_end_that_cannot_be_read_or_stored_approves_nothing_again() {
     assert_held(&get(&server.plain(), "worker", None));
     let told = server.page("/readyz");
     assert!(told.contains("approvals.json: "), "{told}");
-    // A new yes counts, and the file is left as it is.
+    // A new grant counts, and the file is left as it is.
     approve(&site, &server, &["127.0.0.1", "--pool", "worker"]).done();
     until_served(&server.plain(), "worker");
     assert_eq!(fs::read_to_string(&path).expect("a file"), "{");

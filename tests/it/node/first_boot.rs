@@ -14,7 +14,7 @@ use crate::support::machine::Machine;
 use crate::support::wait_for;
 
 #[test]
-fn a_machine_boots_from_pods_and_goes_on_booting_when_their_pair_is_renewed() {
+fn a_machine_boots_from_pods_and_continues_to_boot_when_their_pair_is_renewed() {
     let site = NodeWithFolders::kubernetes();
     let node = &site.node;
 

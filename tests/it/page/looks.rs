@@ -122,8 +122,8 @@ fn the_pictures_of_the_book_can_be_taken() {
 #[test]
 fn it_is_read_by_keyboard_and_by_screen_readers() {
     let server = sample_cluster();
-    // These pools are not enforced: each has a line of what strangers can read.
-    wait_for("what strangers can read", || {
+    // These pools are not enforced: each has a line of what unauthenticated clients can read.
+    wait_for("what unauthenticated clients can read", || {
         let told = server.page("/readyz");
         (told.lines().count() == 4).then_some(())
     });

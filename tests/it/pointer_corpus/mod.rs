@@ -118,7 +118,7 @@ struct Outcome {
     refused: AtomicUsize,
 }
 
-/// Where a case is kept, `certs check` says of it what `--pointer` does, and it is not forgotten when its CA is
+/// Where a case is kept, `certs check` says of it what `--pointer` does, and it is not discarded when its CA is
 /// distrusted. Returns what is wrong.
 fn kept_otherwise(
     site: &PointerServer,

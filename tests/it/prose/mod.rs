@@ -2,6 +2,7 @@
 //! "Style", has the rules. Doc comments begin with a noun or a verb, and avoid the worst of these words.
 
 mod deployed;
+mod identifiers;
 mod literals;
 mod messages;
 

@@ -1,4 +1,4 @@
-//! A serving pair that somebody else makes: taken over, renewed and moved to another root, with every pointer config that
+//! A serving pair that another tool makes: taken over, renewed and moved to another root, with every pointer config that
 //! was ever handed out.
 
 use pki::{Certificate, External, Host, Refusal, Refused, StoredPair, Warning};
@@ -56,7 +56,7 @@ fn an_external_pair_is_taken_renewed_and_moved_to_another_root_and_nobody_is_loc
     world.external(Some(moved.clone()), &[&first.certificate, &second.certificate]);
     world.serves(&moved);
 
-    // Nothing is issued here, whoever asks for it.
+    // Nothing is issued here, whatever asks for it.
     world.stored.requested.ca = true;
     world.settle();
     world.serves(&moved);

@@ -1,4 +1,4 @@
-//! CAs that somebody else's CA issues: taken, renewed and moved to another root, with every pointer config
+//! CAs that another CA issues: taken, renewed and moved to another root, with every pointer config
 //! that was ever handed out.
 
 use pki::{
@@ -113,7 +113,7 @@ impl World {
         certificate
     }
 
-    /// The same; it is taken, and what was asked for is forgotten.
+    /// The same; it is taken, and what was asked for is discarded.
     fn taken(
         &mut self,
         by: &Corporate,
@@ -125,7 +125,7 @@ impl World {
         assert_eq!(own.as_ref(), Some(&certificate), "{:?}", self.attention);
         self.stored.requested.ca = false;
         self.settle();
-        assert_eq!((self.request_action(), &self.attention[..]), (RequestAction::Forget, &[][..]));
+        assert_eq!((self.request_action(), &self.attention[..]), (RequestAction::Discard, &[][..]));
         self.issuer().request = None;
         assert_eq!(self.request_action(), RequestAction::Nothing);
         certificate
@@ -186,7 +186,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     ));
     assert!(world.chain()[0].is_issued_by(&moved));
 
-    // Whoever stops asking has one that made itself, at the next rotation.
+    // A server that stops asking has one that made itself, at the next rotation.
     world.stored.issuer = None;
     world.now += YEAR;
     world.settle();

@@ -15,7 +15,7 @@ type Happening = fn(&mut World, &mut Random);
 
 /// States in which everything happened, each judged by `judge` too.
 pub(crate) fn seen_by(judge: fn(&World), states: u64) {
-    for (seed, happen) in [(1, jump as Happening), (2, spoil)] {
+    for (seed, happen) in [(1, jump as Happening), (2, damage)] {
         run_seen_by(Some(judge), seed, states / 2, happen);
     }
 }
@@ -30,7 +30,7 @@ pub(crate) fn seen_at(now: OffsetDateTime, judge: fn(&World), states: u64) {
         world.other_judge = Some(judge);
         for _ in 0..8 {
             world.settle();
-            spoil(&mut world, &mut random);
+            damage(&mut world, &mut random);
             world.stored.requested = RotationRequest::default();
         }
         total += world.states;
@@ -172,7 +172,7 @@ fn bring(world: &mut World, random: &mut Random) {
     }
 }
 
-/// A pair by somebody else's CA, which machines were told to trust.
+/// A pair by another CA, which machines were told to trust.
 fn own_pair(world: &mut World, ca: OwnCa, is_known: bool) {
     world.settle();
     world.stored.serving = Some(ca.pair(&[host()], world.now, YEAR));
@@ -201,7 +201,7 @@ fn own_ca(world: &mut World, ca: OwnCa) {
 }
 
 /// What is stored is stripped, swapped, cut short or lost.
-fn spoil(world: &mut World, random: &mut Random) {
+fn damage(world: &mut World, random: &mut Random) {
     bring(world, random);
     let mut cut = |text: &mut Vec<u8>| text.truncate(random.index(text.len().max(1)));
     let stored = &mut world.stored;
@@ -250,7 +250,7 @@ fn nobody_is_locked_out_by_what_administrators_bring() {
 
 #[test]
 fn nobody_is_locked_out_after_stored_files_were_damaged() {
-    assert!(run(0xaf25_1af3_b0f0_25b5, states(), spoil) >= states());
+    assert!(run(0xaf25_1af3_b0f0_25b5, states(), damage) >= states());
 }
 
 /// OpenSSL, curl's, is pickier than Go in finding its way.

@@ -62,7 +62,7 @@ impl OwnCa {
         Self { certificate, key }
     }
 
-    /// A CA of somebody's own making.
+    /// A CA that another tool makes.
     pub(super) fn with(
         now: OffsetDateTime,
         change: impl FnOnce(&mut rcgen::CertificateParams),
@@ -181,7 +181,7 @@ impl World {
             algorithm.generate()
         });
         let next = next.expect("certificates that can be issued");
-        // Whoever is settled looks often, and some keys take seconds.
+        // A world that is settled looks often, and some keys take seconds.
         assert!(
             keys == 0 || matches!(next, NextAction::Step { .. }),
             "a key that nobody gets: {next:?}"
@@ -218,7 +218,7 @@ impl World {
 
     fn apply(&mut self, step: &Step, write: &Write) {
         let before = self.chain();
-        let mut is_spoilt = None;
+        let mut damaged = None;
         match write.clone() {
             Write::Ca(pair) | Write::Store(pair) => self.stored.ca = Some(pair),
             Write::Bundle(pem) => self.stored.bundle = Some(pem.into()),
@@ -228,7 +228,7 @@ impl World {
                 let [old, new] = [old, text].map(|text| self.holders_by(&text));
                 let boots =
                     |holders: &[TrustHolder]| locked_out(&before, holders, self.now).is_empty();
-                is_spoilt = (!boots(&new) && !old.is_empty() && boots(&old)).then_some(name);
+                damaged = (!boots(&new) && !old.is_empty() && boots(&old)).then_some(name);
             }
             Write::Serving(pair) => self.stored.serving = Some(pair),
         }
@@ -240,7 +240,7 @@ impl World {
         self.stored.requested = write.leaves(&self.stored.requested);
         self.states += 1;
         self.hand_out();
-        assert_eq!(is_spoilt, None, "a pointer config that booted, and does not as it was written");
+        assert_eq!(damaged, None, "a pointer config that booted, and does not as it was written");
         let is_forced =
             self.stored.requested.force || matches!(step, Step::Serving(Reason::Distrusted, _));
         let mut new = self.locked_out_by(&self.chain());
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// Those of whom nobody says that they should not be trusted, and whose time is not over.
+    /// Those of which nothing says that they should not be trusted, and whose time is not over.
     pub(crate) fn holders(&self) -> Vec<TrustHolder> {
         let is_distrusted = |ca: &Certificate| self.distrusted.contains(ca);
         let holders = self.handed.iter().cloned().map(|mut holder| {
@@ -324,7 +324,7 @@ impl World {
         panic!("no end at {}: {:?}", self.now, &steps[MAX_STEPS - 4..]);
     }
 
-    /// A rotation that somebody asks for, to its end.
+    /// A rotation that an administrator asks for, to its end.
     pub(super) fn rotate(&mut self, ca: bool, force: bool) {
         self.stored.requested = RotationRequest { ca, serving: true, force, distrust: Vec::new() };
         self.settle();

@@ -32,9 +32,9 @@ pub(crate) fn meanwhile(threads: u8, work: impl Fn(u8) + Sync, body: impl FnOnce
 
 impl Meanwhile<'_> {
     /// Waits until the work was done so many times more.
-    pub(crate) fn goes_on(&self, times: u64) {
+    pub(crate) fn continues(&self, times: u64) {
         let enough = self.rounds.load(Ordering::SeqCst) + times;
-        wait_for("the work beside it to go on", || {
+        wait_for("the work in parallel to continue", || {
             assert!(!self.stop.load(Ordering::SeqCst), "it has failed");
             (self.rounds.load(Ordering::SeqCst) >= enough).then_some(())
         });

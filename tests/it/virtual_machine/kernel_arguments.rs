@@ -34,7 +34,7 @@ const HELPER: &str = "#!/bin/bash\n\
     printf %s \"$missing\" >/dev/ttyS1\n\
     systemctl reboot --force --force\n";
 
-/// What the user runs who logs in: whom the prompt is of, what the machine started with and how many huge pages it has.
+/// What the user runs who logs in: which user the prompt shows, what the machine started with and how many huge pages it has.
 const PROFILE: &str = "echo report: \"$(id -un) has $(cat /proc/cmdline)\"\n\
     echo report: \"huge pages: $(cat /proc/sys/vm/nr_hugepages)\"\n";
 

@@ -159,7 +159,7 @@ fn a_refusal_is_one_of_the_request_unless_the_server_was_absent_meanwhile() {
         assert!(matches!(error, EnrolError::Cmp(CmpError::Refused(_))) && error.is_final());
     }
     let error = refused(&[Waiting, Absent, Refused]);
-    assert!(matches!(error, EnrolError::Forgotten(_)) && !error.is_final(), "{error}");
+    assert!(matches!(error, EnrolError::Lost(_)) && !error.is_final(), "{error}");
 }
 
 #[test]

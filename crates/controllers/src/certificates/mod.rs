@@ -52,7 +52,7 @@ pub use self::user_data::managed_name;
 pub(crate) use self::user_data::managed_pointer;
 use pki::issue::request_ca;
 use pki::{
-    CertificateKind, Generate, Host, IssueError, LEFT_OUT, LEFT_OUT_FIX, NextAction, Policy,
+    CertificateKind, DROPPED_FIX, DROPPED_REASON, Generate, Host, IssueError, NextAction, Policy,
     RequestAction, Step, Warning, Write, next,
 };
 
@@ -145,7 +145,7 @@ impl CertificateController {
     }
 
     /// Applies the writes of a step. After a conflict, the rest waits for another look.
-    async fn carry_out(
+    async fn execute(
         &mut self,
         state: &ClusterState,
         step: &Step,
@@ -162,8 +162,8 @@ impl CertificateController {
                 tracing::warn!(
                     name = CA,
                     what,
-                    reason = LEFT_OUT,
-                    fix = LEFT_OUT_FIX,
+                    reason = DROPPED_REASON,
+                    fix = DROPPED_FIX,
                     "removed from the CA store"
                 );
             }
@@ -243,7 +243,7 @@ impl CertificateController {
                 let key = generate(CertificateKind::Ca)?;
                 request.write(key.serialize_pem(), request_ca(&key, now)?, now)?
             }
-            RequestAction::Forget => match request.forget()? {
+            RequestAction::Discard => match request.discard()? {
                 Some(write) => write,
                 None => return Ok(false),
             },
@@ -295,10 +295,10 @@ impl Reconciler for CertificateController {
         if self.correct_serving_secret(&state).await? {
             return Ok(Requeue::Now);
         }
-        let duties = state.assess_user_data()?;
+        let assessments = state.assess_user_data()?;
         // A Secret that was deleted or corrected by another party needs no retry.
-        self.retries.retain(|name| matches!(duties.get(name), Some(Assessment::Stale(_))));
-        let certificates = state.certificates(&duties, &self.retries.at(Instant::now()))?;
+        self.retries.retain(|name| matches!(assessments.get(name), Some(Assessment::Stale(_))));
+        let certificates = state.certificates(&assessments, &self.retries.at(Instant::now()))?;
         self.trust_snapshot.set(&certificates);
         let now = OffsetDateTime::now_utc();
         let algorithms = state.key_algorithms(self.policy.algorithm);
@@ -309,10 +309,10 @@ impl Reconciler for CertificateController {
             (Err(error), _) => Err(IssueError::NoKey(error.to_string())),
         };
         let next = next(&certificates, &self.policy, now, generate)?;
-        self.report.duties(&state, &duties).await;
+        self.report.assessed_user_data(&state, &assessments).await;
         self.health
             .metrics
-            .user_data_left_alone(duties.values().filter_map(Assessment::left_alone));
+            .user_data_left_alone(assessments.values().filter_map(Assessment::left_alone));
         match next {
             NextAction::Settled { until, attention, request_action } => {
                 if self.update_request(&state, &request_action, generate, now).await? {
@@ -329,7 +329,7 @@ impl Reconciler for CertificateController {
                 Ok(self.retries.requeue(Requeue::at(until, now), Instant::now()))
             }
             NextAction::Step { step, writes } => {
-                self.carry_out(&state, &step, writes, now).await?;
+                self.execute(&state, &step, writes, now).await?;
                 Ok(Requeue::Now)
             }
         }

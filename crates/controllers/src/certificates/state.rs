@@ -73,22 +73,22 @@ pub struct ClusterState {
 }
 
 impl ClusterState {
-    /// Input of a plan. `duties` are the assessments of user data, and `refused` are Secrets whose last write failed.
+    /// Input of a plan. `assessments` are those of user data, and `refused` are Secrets whose last write failed.
     pub fn certificates(
         &self,
-        duties: &BTreeMap<String, Assessment>,
+        assessments: &BTreeMap<String, Assessment>,
         refused: &BTreeSet<String>,
     ) -> Result<CertificateState, Malformed> {
-        // Secrets without a duty too: they may be the only evidence of the CAs that machines trust.
-        let names: BTreeSet<&String> = self.user_data.keys().chain(duties.keys()).collect();
+        // Secrets without an assessment too: they may be the only evidence of the CAs that machines trust.
+        let names: BTreeSet<&String> = self.user_data.keys().chain(assessments.keys()).collect();
         let pools = self.pools.iter().map(|pool| pool.name.clone()).collect();
         let pointers = names.into_iter().map(|name| {
             let secret = self.user_data.get(name);
             let config = PointerConfig::read(secret.map(user_data).unwrap_or_default());
             let title = self.user_data_title(name);
-            let duty = duties.get(name).cloned().unwrap_or(Assessment::Current);
-            let is_refused = refused.contains(name) && matches!(duty, Assessment::Stale(_));
-            let mut pointer = config.trust(name, &title, duty);
+            let assessment = assessments.get(name).cloned().unwrap_or(Assessment::Current);
+            let is_refused = refused.contains(name) && matches!(assessment, Assessment::Stale(_));
+            let mut pointer = config.trust(name, &title, assessment);
             if is_refused {
                 pointer.state = PointerState::Refused;
             }
@@ -365,14 +365,15 @@ mod tests {
             ..ClusterState::default()
         };
         let text = Assessment::Stale(b"new".to_vec());
-        let duties = [
+        let assessments = [
             ("due", text.clone()),
             ("fine", Assessment::Current),
             ("foreign", Assessment::LeftAlone(LeftAlone::Foreign)),
             ("refused", text),
         ];
-        let duties = duties.map(|(name, duty)| (name.to_owned(), duty)).into();
-        let seen = state.certificates(&duties, &["refused".to_owned()].into()).unwrap();
+        let assessments =
+            assessments.map(|(name, assessment)| (name.to_owned(), assessment)).into();
+        let seen = state.certificates(&assessments, &["refused".to_owned()].into()).unwrap();
         let pair = |certificates: &str, key: &str| StoredPair {
             certificates: certificates.into(),
             key: key.into(),

@@ -17,10 +17,10 @@ const PORT: u16 = 22623;
 impl ClusterState {
     /// Assessments of all Secrets with user data, including missing ones.
     pub fn assess_user_data(&self) -> Result<BTreeMap<String, Assessment>, Malformed> {
-        let mut duties = BTreeMap::new();
+        let mut assessments = BTreeMap::new();
         let trusted = self.trusted()?;
         if trusted.is_empty() {
-            return Ok(duties);
+            return Ok(assessments);
         }
         let known = self.known()?;
         let is_assessed = |(name, secret): &(&String, &Secret)| {
@@ -28,7 +28,7 @@ impl ClusterState {
         };
         for (name, secret) in self.user_data.iter().filter(is_assessed) {
             let config = PointerConfig::read(user_data(secret));
-            duties.insert(name.clone(), config.assess(&trusted, &known));
+            assessments.insert(name.clone(), config.assess(&trusted, &known));
         }
         for pool in &self.pools {
             let name = managed_name(&pool.name);
@@ -40,18 +40,18 @@ impl ClusterState {
                 Some(url) => config.fetches_from(url),
                 None => !present.is_empty(),
             };
-            let duty = match (is_there, config.assess(&trusted, &known), url) {
-                (true, duty @ (Assessment::Current | Assessment::Stale(_)), _)
-                | (true, duty, None) => duty,
+            let assessment = match (is_there, config.assess(&trusted, &known), url) {
+                (true, assessment @ (Assessment::Current | Assessment::Stale(_)), _)
+                | (true, assessment, None) => assessment,
                 (_, _, Some(url)) => {
                     let new = managed_pointer(&url, &trusted);
                     Assessment::Stale(with_token_of(&config, &pool.name, new))
                 }
                 (false, _, None) => continue,
             };
-            duties.insert(name, duty);
+            assessments.insert(name, assessment);
         }
-        Ok(duties)
+        Ok(assessments)
     }
 
     /// URL of a pool's config in pointer configs, if a host of the servers is known.
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn each_secret_has_its_duty() {
+    fn each_secret_has_its_assessment() {
         let (new, old, unknown) = (ca(), ca(), ca());
         let known = std::slice::from_ref(&old);
         let trusted = std::slice::from_ref(&new);
@@ -200,8 +200,8 @@ mod tests {
             if let Some(text) = text {
                 state.user_data.insert(secret_name.to_owned(), secret(text, false));
             }
-            let duties = state.assess_user_data().unwrap();
-            assert_eq!(duties.get(secret_name), expected.as_ref(), "{case}");
+            let assessments = state.assess_user_data().unwrap();
+            assert_eq!(assessments.get(secret_name), expected.as_ref(), "{case}");
         }
     }
 

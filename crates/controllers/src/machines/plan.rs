@@ -102,10 +102,10 @@ fn due(
             Err(("PoolNotFound", format!("MachineConfigPool {pool} not found")))
         }
     };
-    let carried = secret.and_then(|secret| machine.token_in(secret, pool));
+    let embedded = secret.and_then(|secret| machine.token_in(secret, pool));
     let is_current = |token: &&Token| status.token == Some(token.hash()) && status.pool == pool;
     let pending = pending.filter(is_current);
-    let Some(token) = carried.as_ref().filter(is_current).or(pending) else {
+    let Some(token) = embedded.as_ref().filter(is_current).or(pending) else {
         expect_pool()?;
         let status = armed_status(machine, pool, fresh.hash(), object.rearm());
         return Ok(Some(Step::Token(fresh.clone(), status)));

@@ -1,4 +1,4 @@
-//! Manages the tokens of a cluster, their records for servers, and the user data that carries them.
+//! Manages the tokens of a cluster, their records for servers, and the user data that contains them.
 //!
 //! [`model::access::rotation::next`] decides; after one write everything is read again. If access is off everywhere,
 //! only the list of enforced pools is cleared, because pointer configs can change before a pool is enforced again.
@@ -113,11 +113,7 @@ impl TokenController {
     }
 
     /// Applies a write. After a conflict, everything is read again anyway.
-    async fn carry_out(
-        &mut self,
-        observed: &TokenObjects,
-        write: Write,
-    ) -> Result<(), ControlError> {
+    async fn execute(&mut self, observed: &TokenObjects, write: Write) -> Result<(), ControlError> {
         let write = match write {
             Write::Issued(issued) => issued_write(observed.stored.tokens.as_ref(), &issued)?,
             Write::Records(records) => records_write(observed.stored.access.as_ref(), &records)?,
@@ -141,7 +137,7 @@ impl TokenController {
         let name = write.name.rsplit('/').next().unwrap_or_default();
         let Some(secret) = observed.cluster.user_data.get(name) else { return Ok(()) };
         let config = PointerConfig::read(user_data(secret));
-        let Some(text) = config.carrying(write) else { return Ok(()) };
+        let Some(text) = config.embed(write) else { return Ok(()) };
         let planned = user_data_write(&observed.cluster, name, &text)?;
         let ObjectWrite { object, .. } = &planned;
         let result = apply(&self.client, &planned).await;
@@ -194,7 +190,7 @@ impl TokenController {
         let now = OffsetDateTime::now_utc();
         match next(&state, &self.settings.tokens.policy(), now, &fresh) {
             NextAction::Write(because, write) => {
-                self.carry_out(&observed, write).await?;
+                self.execute(&observed, write).await?;
                 self.done.steps.push(because);
                 Ok(Requeue::Now)
             }

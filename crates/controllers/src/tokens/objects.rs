@@ -41,10 +41,10 @@ impl TokenObjects {
             let title = format!("{namespace}/{name}");
             let may_be_lifted = self.cluster.owner(name).is_some();
             let config = PointerConfig::read(user_data(secret));
-            let seen = config.carriers(&title, &trusted, &known, may_be_lifted);
+            let seen = config.embedded_tokens(&title, &trusted, &known, may_be_lifted);
             let waits = waiting.get(name);
             pointers.extend(seen.into_iter().map(|pointer| PointerToken {
-                carries: unless_refused(waits, unless_operators(secret, pointer.carries)),
+                credential: unless_refused(waits, unless_operators(secret, pointer.credential)),
                 waits: waits.is_some(),
                 ..pointer
             }));
@@ -65,17 +65,17 @@ impl TokenObjects {
 }
 
 /// A write that was refused for good cannot be done; another failure means nothing.
-fn unless_refused(waits: Option<&Option<String>>, carries: FetchCredential) -> FetchCredential {
-    match (carries, waits) {
+fn unless_refused(waits: Option<&Option<String>>, credential: FetchCredential) -> FetchCredential {
+    match (credential, waits) {
         (FetchCredential::Nothing, Some(Some(reason))) => FetchCredential::Cannot(reason.clone()),
-        (carries, _) => carries,
+        (credential, _) => credential,
     }
 }
 
 /// A token is not written into user data that OpenShift's operator would write again without it.
-fn unless_operators(secret: &Secret, carries: FetchCredential) -> FetchCredential {
-    if carries != FetchCredential::Nothing || !is_operators(secret) {
-        return carries;
+fn unless_operators(secret: &Secret, credential: FetchCredential) -> FetchCredential {
+    if credential != FetchCredential::Nothing || !is_operators(secret) {
+        return credential;
     }
     FetchCredential::Cannot(format!(
         "{OPERATOR} renders it, without headers: give machines custom user data, and annotate this \

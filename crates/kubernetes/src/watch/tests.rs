@@ -122,7 +122,7 @@ async fn a_watch_that_failed_begins_with_a_list_and_one_that_is_too_old_does_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_waits_grow_until_the_watch_works_and_a_wait_that_is_dropped_goes_on() {
+async fn the_waits_grow_until_the_watch_works_and_a_wait_that_is_dropped_continues() {
     let answers = (0..3).flat_map(|_| [list(&[]), refusal(403)]);
     let mut watch = Watch::new(api_server(answers.chain([list(&[])])), None);
     let mut least = FIRST_WAIT;

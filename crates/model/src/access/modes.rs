@@ -120,12 +120,12 @@ impl Modes {
     ) -> Self {
         let mut modes = Self { default, is_read: records.is_some(), ..Self::default() };
         for (pool, &wanted) in wanted {
-            let standing = match records {
+            let enforcement = match records {
                 _ if unclear.contains(pool) => Enforcement::Waiting(Waiting::Unclear),
                 Some(records) if wanted == AccessMode::Enforce => records.enforcement(pool),
                 _ => Enforcement::Enforced,
             };
-            let mode = match standing {
+            let mode = match enforcement {
                 Enforcement::Enforced => wanted,
                 Enforcement::Open(without_token) => {
                     modes.held.insert(pool.clone(), held(without_token));

@@ -25,7 +25,7 @@ pub(super) const OF_MACHINE: &str = "machine ";
 pub struct Records {
     /// Tokens, the oldest first.
     pub tokens: Vec<Record>,
-    /// Pools that are enforced if their mode is `enforce`. A pool is added when all its known pointer configs carry a
+    /// Pools that are enforced if their mode is `enforce`. A pool is added when all its known pointer configs contain a
     /// token, and removed when its mode is changed.
     pub enforced: BTreeSet<String>,
     /// Pointer configs without a token by pool, one line each: the evidence that keeps a pool with mode `enforce` open.
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(judge(&record, credential, "", NOON), refused(Refusal::OtherPool));
         let other = Token::new([2; 32]);
         assert_eq!(judge(&record, other.as_str(), "worker", NOON), refused(Refusal::Unknown));
-        assert_eq!(judge(&record, "a.b.c", "worker", NOON), None, "it is somebody else's");
+        assert_eq!(judge(&record, "a.b.c", "worker", NOON), None, "it is another issuer's");
         let revoked = Record { revoked: Some(NOON), ..record.clone() };
         assert_eq!(judge(&revoked, credential, "worker", NOON), refused(Refusal::Revoked));
         assert_eq!(judge(&revoked, credential, "worker", after), refused(Refusal::Revoked));

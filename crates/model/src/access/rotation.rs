@@ -7,13 +7,13 @@
 //! ```
 //!
 //! Each step is one atomic write, after which the state is observed again. Whenever the process dies, servers accept
-//! every token that a pointer config carries. A token expires after the overlap, once no pointer config carries it;
+//! every token that a pointer config contains. A token expires after the overlap, once no pointer config contains it;
 //! until then machines boot with either.
 //!
 //! A clock that is behind expires and rotates nothing. An expiry that a clock ahead had set too late is corrected as
 //! soon as the token of that time is revoked or replaced.
 //!
-//! A pointer config proves no token: one that only it carries was revoked long ago, or is forged. Only if no tokens are
+//! A pointer config proves no token: one that only it has was revoked long ago, or is forged. Only if no tokens are
 //! known at all was it issued by lists that are lost.
 
 mod state;
@@ -105,14 +105,14 @@ impl<'a> View<'a> {
         };
         // Until a pointer config gets its first token, the records say neither that the pool's machines have no token,
         // nor that all have one.
-        let without = self.pointers().filter(|it| it.carries == FetchCredential::Nothing);
+        let without = self.pointers().filter(|it| it.credential == FetchCredential::Nothing);
         let will_get: BTreeSet<&str> = without.map(|it| &*it.pool).collect();
-        let all_carry =
+        let all_have_one =
             |pool: &&String| !without_token.contains_key(*pool) && !will_get.contains(&***pool);
         let asked = pools.iter().filter(|(_, mode)| **mode == AccessMode::Enforce);
         let was_enforced = present.enforced.iter().chain(&issued.enforced).filter(is_asked);
         let enforced: BTreeSet<String> =
-            asked.map(|(pool, _)| pool).filter(all_carry).chain(was_enforced).cloned().collect();
+            asked.map(|(pool, _)| pool).filter(all_have_one).chain(was_enforced).cloned().collect();
         // The enforced ones among these are unknown.
         let lost = pools.keys().chain(pointers.iter().map(|pointer| &pointer.pool));
         let lost = lost.filter(|_| is_lost(self.state));
@@ -143,10 +143,10 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns `true` if both lists are lost, while pointer configs carry tokens.
+/// Returns `true` if both lists are lost, while pointer configs contain tokens.
 fn is_lost(state: &TokenState) -> bool {
     let is_issued = |token: &Token| state.issued.tokens.iter().any(|issued| issued.token == *token);
-    let is_unknown = |it: &PointerToken| matches!(&it.carries, FetchCredential::Token(token) if !is_issued(token));
+    let is_unknown = |it: &PointerToken| matches!(&it.credential, FetchCredential::Token(token) if !is_issued(token));
     state.records.tokens.iter().all(|record| record.name.is_some())
         && state.pointers.iter().any(is_unknown)
 }
@@ -217,7 +217,7 @@ fn publish(view: &View<'_>) -> Option<NextAction> {
     }
     if view.state.records.tokens.is_empty() {
         for pointer in view.pointers() {
-            if let FetchCredential::Token(token) = &pointer.carries {
+            if let FetchCredential::Token(token) = &pointer.credential {
                 add(token, &pointer.pool, view.now);
             }
         }
@@ -230,9 +230,9 @@ fn publish(view: &View<'_>) -> Option<NextAction> {
 fn embed(view: &View<'_>) -> Option<NextAction> {
     let write = |pointer: &PointerToken| {
         let token = &view.current.get(&*pointer.pool)?.token;
-        let is_due = match &pointer.carries {
+        let is_due = match &pointer.credential {
             FetchCredential::Nothing => true,
-            FetchCredential::Token(carried) => carried != token,
+            FetchCredential::Token(embedded) => embedded != token,
             FetchCredential::Other | FetchCredential::Cannot(_) => false,
         };
         (is_due && !pointer.waits).then(|| PointerWrite {
@@ -242,10 +242,10 @@ fn embed(view: &View<'_>) -> Option<NextAction> {
         })
     };
     let writes: Vec<_> = view.pointers().filter_map(write).collect();
-    (!writes.is_empty()).then_some(NextAction::Write(Reason::Carry, Write::Pointers(writes)))
+    (!writes.is_empty()).then_some(NextAction::Write(Reason::Embed, Write::Pointers(writes)))
 }
 
-/// Sets the expiry of tokens that no pointer config carries.
+/// Sets the expiry of tokens that no pointer config contains.
 fn expire(view: &View<'_>, policy: &RotationPolicy) -> Option<NextAction> {
     if view.ahead.is_some() {
         return None;
@@ -256,7 +256,7 @@ fn expire(view: &View<'_>, policy: &RotationPolicy) -> Option<NextAction> {
         // Tokens of a deleted pool are not needed; those of a pool whose mode is off stay unchanged.
         .filter(|(pool, _)| view.state.pools.contains_key(**pool))
         .map(|(_, issued)| issued.token.hash())
-        .chain(view.state.pointers.iter().filter_map(|pointer| match &pointer.carries {
+        .chain(view.state.pointers.iter().filter_map(|pointer| match &pointer.credential {
             FetchCredential::Token(token) => Some(token.hash()),
             _ => None,
         }))
@@ -280,7 +280,7 @@ fn purge(view: &View<'_>) -> Option<NextAction> {
     let mut issued = view.state.issued.clone();
     issued.tokens.retain(|issued| is_active(issued, &view.by_hash));
     if issued != view.state.issued {
-        return Some(NextAction::Write(Reason::Forgotten, Write::Issued(issued)));
+        return Some(NextAction::Write(Reason::Discarded, Write::Issued(issued)));
     }
     if view.ahead.is_some() {
         return None;
@@ -294,7 +294,7 @@ fn purge(view: &View<'_>) -> Option<NextAction> {
         let last = ends[excess - 1];
         tokens.retain(|record| ended(record).is_none_or(|at| at > last));
     }
-    (tokens != view.state.records.tokens).then(|| view.write_records(Reason::Forgotten, tokens))
+    (tokens != view.state.records.tokens).then(|| view.write_records(Reason::Discarded, tokens))
 }
 
 /// Records that could be written now: the recorded tokens, with the present evidence.
@@ -306,10 +306,10 @@ fn update_evidence(view: &View<'_>) -> Option<NextAction> {
     let tokens = view.state.records.tokens.clone();
     let records = view.records(tokens.clone());
     (records != view.state.records || !view.remembers(&records))
-        .then(|| view.write_records(Reason::Standing, tokens))
+        .then(|| view.write_records(Reason::EvidenceChanged, tokens))
 }
 
-/// Pointer configs that keep their pool open, because they cannot carry a token. One that does not carry a token yet
+/// Pointer configs that keep their pool open, because they cannot have a token. One that does not contain a token yet
 /// opens nothing, because pointer configs of a new pool are new too. But a pool that is open stays open until it does,
 /// because machines may use it.
 fn without_token(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
@@ -322,7 +322,7 @@ fn without_token(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
     };
     let mut without_token: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pointer in view.pointers() {
-        let reason = match &pointer.carries {
+        let reason = match &pointer.credential {
             FetchCredential::Nothing if is_open(&pointer.pool) => "has no token",
             FetchCredential::Cannot(reason) => reason,
             FetchCredential::Nothing | FetchCredential::Token(_) | FetchCredential::Other => {
@@ -339,7 +339,7 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> NextAction {
     let due = view
         .kept()
         .filter_map(|pool| Some(view.current.get(pool)?.made.saturating_add(policy.period)));
-    let forgotten = view
+    let discarded = view
         .state
         .records
         .tokens
@@ -347,7 +347,7 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> NextAction {
         .filter_map(|record| Some(record.revoked.or(record.until)?.saturating_add(REMEMBERED)));
     let ends = view.state.records.tokens.iter().filter_map(|record| record.until);
     // If the clock is behind, a time can lie in the past and not be reached yet.
-    let until = due.chain(forgotten).chain(ends).filter(|at| *at > view.now).min();
+    let until = due.chain(discarded).chain(ends).filter(|at| *at > view.now).min();
     let mut attention = Vec::new();
     if let Some(token) = view.ahead {
         attention.push(format!(
@@ -367,7 +367,8 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> NextAction {
         attention.extend(lines.iter().map(|line| format!("pool {pool}: {what}: {line}")));
     }
     let is_reported = |pool: &String| view.state.records.without_token.contains_key(pool);
-    let waiting = view.pointers().filter(|it| it.waits && it.carries == FetchCredential::Nothing);
+    let waiting =
+        view.pointers().filter(|it| it.waits && it.credential == FetchCredential::Nothing);
     for PointerToken { name, pool, .. } in
         waiting.filter(|it| wanted(&it.pool) && !is_reported(&it.pool))
     {

@@ -72,7 +72,7 @@ impl Severity {
 
 impl Machine {
     /// Boot status, with the cluster's nodes if they are known.
-    pub fn standing(&self, nodes: Option<&Nodes>, now: OffsetDateTime) -> BootStatus {
+    pub fn boot_status(&self, nodes: Option<&Nodes>, now: OffsetDateTime) -> BootStatus {
         let node = nodes.and_then(|nodes| nodes.at(self.address));
         if let Some(failure) = &self.failure
             && self.requests.as_ref().is_none_or(|requests| requests.last <= failure.last)
@@ -233,27 +233,27 @@ mod tests {
     #[test]
     fn a_machine_is_followed_until_it_is_a_node() {
         let served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
-        let stands = |nodes: Option<&Nodes>, now| {
-            let BootStatus { rank, words } = served.standing(nodes, now);
+        let status = |nodes: Option<&Nodes>, now| {
+            let BootStatus { rank, words } = served.boot_status(nodes, now);
             (rank, words)
         };
         let fetched = |ago| format!("fetched its config {ago} ago, no Node has this address yet");
         let others = nodes("192.0.2.8", NOON);
-        assert_eq!(stands(Some(&others), after(12)), (Severity::Booting, fetched("12 min")));
-        assert_eq!(stands(Some(&others), after(25)), (Severity::Stuck, fetched("25 min")));
+        assert_eq!(status(Some(&others), after(12)), (Severity::Booting, fetched("12 min")));
+        assert_eq!(status(Some(&others), after(25)), (Severity::Stuck, fetched("25 min")));
         let own = nodes("192.0.2.7", after(5) + Duration::seconds(3));
         let words = "joined as Node worker-7, 5 min 3 s after its first request".to_owned();
-        assert_eq!(stands(Some(&own), after(25)), (Severity::Joined, words));
+        assert_eq!(status(Some(&own), after(25)), (Severity::Joined, words));
         let older = nodes("::ffff:192.0.2.7", after(-600));
         let words = "fetched its config; Node worker-7 had its address before";
-        assert_eq!(stands(Some(&older), after(1)), (Severity::Joined, words.to_owned()));
+        assert_eq!(status(Some(&older), after(1)), (Severity::Joined, words.to_owned()));
     }
 
     #[test]
     fn a_machine_that_waits_for_approval_says_so_until_it_is_a_node() {
         let served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
         let index = NodeIndex::default();
-        let why = || index.look(|nodes| served.standing(nodes, after(5)).words);
+        let why = || index.look(|nodes| served.boot_status(nodes, after(5)).words);
         index.change_joining(|joining| joining.add(joins("worker-7", after(1))));
         assert_eq!(why(), "fetched its config 5 min ago, this server knows no nodes");
         index.set(nodes("192.0.2.8", NOON));
@@ -273,17 +273,17 @@ mod tests {
         let served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
         let index = NodeIndex::default();
         index.set_token_problem(Some(TokenProblem::Refused));
-        let stands = || index.look(|nodes| served.standing(nodes, after(5)));
-        assert_eq!(stands().rank, Severity::Booting, "no nodes are known yet");
+        let status = || index.look(|nodes| served.boot_status(nodes, after(5)));
+        assert_eq!(status().rank, Severity::Booting, "no nodes are known yet");
         index.set(Nodes::default());
         let words = "fetched its config 5 min ago, no Node has this address yet; the API server refuses the \
                      bootstrap token that machines get: Unauthorized";
-        assert_eq!(stands(), BootStatus { rank: Severity::Stuck, words: words.to_owned() });
+        assert_eq!(status(), BootStatus { rank: Severity::Stuck, words: words.to_owned() });
         index.set(nodes("192.0.2.7", after(5)));
-        assert_eq!(stands().rank, Severity::Joined);
+        assert_eq!(status().rank, Severity::Joined);
         index.set(Nodes::default());
         index.set_token_problem(None);
-        assert_eq!(stands().rank, Severity::Booting);
+        assert_eq!(status().rank, Severity::Booting);
     }
 
     #[test]
@@ -308,11 +308,11 @@ mod tests {
             (24 * 60, Severity::Served, "1 d"),
         ] {
             let words = format!("fetched its config {ago} ago, this server knows no nodes");
-            assert_eq!(machine.standing(None, after(minutes)), BootStatus { rank, words });
+            assert_eq!(machine.boot_status(None, after(minutes)), BootStatus { rank, words });
         }
         // The machine boots once more.
         ask(&mut machine, "Ignition/2.14.0", Ok(("rendered-worker-1", "ab")), after(24 * 60));
-        assert_eq!(machine.standing(None, after(24 * 60 + 1)).rank, Severity::Booting);
+        assert_eq!(machine.boot_status(None, after(24 * 60 + 1)).rank, Severity::Booting);
     }
 
     #[test]
@@ -325,8 +325,8 @@ mod tests {
             ),
             (400, "no spec", "is refused with 400: no spec; Ignition gives up"),
         ] {
-            let standing = machine("Ignition/2.14.0", Err((status, reason))).standing(None, NOON);
-            assert_eq!(standing, BootStatus { rank: Severity::Stuck, words: words.to_owned() });
+            let status = machine("Ignition/2.14.0", Err((status, reason))).boot_status(None, NOON);
+            assert_eq!(status, BootStatus { rank: Severity::Stuck, words: words.to_owned() });
         }
     }
 
@@ -334,11 +334,11 @@ mod tests {
     fn a_handshake_that_failed_after_the_last_answer_counts() {
         let mut machine = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
         machine.handshake_failed(Failed::Untrusted, after(1));
-        let standing = machine.standing(None, after(2));
-        assert_eq!(standing.rank, Severity::Stuck);
-        assert!(standing.words.starts_with("does not trust the serving certificate"));
+        let status = machine.boot_status(None, after(2));
+        assert_eq!(status.rank, Severity::Stuck);
+        assert!(status.words.starts_with("does not trust the serving certificate"));
         ask(&mut machine, "Ignition/2.14.0", Ok(("rendered-worker-1", "ab")), after(3));
-        assert_eq!(machine.standing(None, after(3)).rank, Severity::Booting);
+        assert_eq!(machine.boot_status(None, after(3)).rank, Severity::Booting);
     }
 
     #[test]
@@ -346,11 +346,11 @@ mod tests {
         let mut prober = Machine::new("192.0.2.1".parse().unwrap(), NOON);
         for failed in [Failed::Connection, Failed::Timeout] {
             prober.handshake_failed(failed, NOON);
-            assert_eq!(prober.standing(None, NOON).rank, Severity::Visitor);
+            assert_eq!(prober.boot_status(None, NOON).rank, Severity::Visitor);
         }
         let mut served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
         served.handshake_failed(Failed::Connection, after(1));
-        assert_eq!(served.standing(None, after(1)).rank, Severity::Booting);
+        assert_eq!(served.boot_status(None, after(1)).rank, Severity::Booting);
     }
 
     #[test]
@@ -368,7 +368,7 @@ mod tests {
                 ledger.asked(&request(user_agent, served), after(1));
                 assert_eq!(ledger.machines(), before, "{user_agent}");
             }
-            assert_eq!(before[0].standing(None, after(1)).rank, rank);
+            assert_eq!(before[0].boot_status(None, after(1)).rank, rank);
             // They are among its visits all the same.
             assert_eq!(ledger.visits(before[0].address).len(), 4);
         }
@@ -376,12 +376,12 @@ mod tests {
 
     #[test]
     fn people_are_visitors() {
-        let words = |machine: &Machine| machine.standing(None, NOON).words;
+        let words = |machine: &Machine| machine.boot_status(None, NOON).words;
         let read = machine("curl/8.0.0", Ok(("rendered-worker-1", "ab")));
         assert_eq!(words(&read), "read the config, by curl");
         let refused = machine("", Err((503, "no such pool")));
         assert_eq!(words(&refused), "was refused: no such pool, by a program without a name");
-        assert_eq!(refused.standing(None, NOON).rank, Severity::Visitor);
+        assert_eq!(refused.boot_status(None, NOON).rank, Severity::Visitor);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!                                            a quarter of the places
 //! ```
 //!
-//! Each group can use all places that the other leaves free. If none is free, the least recent machine is forgotten: of
+//! Each group can use all places that the other leaves free. If none is free, the least recent machine is discarded: of
 //! the others while they have more than a quarter, otherwise of those that got a config. So clients that are refused
 //! leave three quarters to machines that are served, and stuck machines are remembered next to any number of those. A
 //! client with an IPv6 address controls a whole /64 network, so the places of each network among the others are
@@ -27,8 +27,8 @@ pub(super) struct Entries {
     served: LruCache<IpAddr, Machine>,
     /// Machines that got no config.
     others: ByNetwork<Machine>,
-    /// Number of machines that were forgotten for others.
-    pub(super) forgotten: u64,
+    /// Number of machines that were discarded for others.
+    pub(super) discarded: u64,
 }
 
 impl Entries {
@@ -37,7 +37,7 @@ impl Entries {
             most: most.get(),
             served: LruCache::unbounded(),
             others: ByNetwork::default(),
-            forgotten: 0,
+            discarded: 0,
         }
     }
 
@@ -53,7 +53,7 @@ impl Entries {
             return;
         }
         let (machine, had_to_go) = self.others.at(address, || Machine::new(address, now));
-        self.forgotten += u64::from(had_to_go);
+        self.discarded += u64::from(had_to_go);
         note(machine);
         if machine.served().is_some()
             && let Some(machine) = self.others.remove(address)
@@ -66,7 +66,7 @@ impl Entries {
             } else {
                 self.served.pop_lru();
             }
-            self.forgotten += 1;
+            self.discarded += 1;
         }
     }
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_elsewhere_of_one_that_got_a_config_counts() {
+    fn what_other_servers_know_of_one_that_got_a_config_counts() {
         let mut entries = room_for(4);
         let mut served = Machine::new(v4(1), NOON);
         let mut other = room_for(4);

@@ -99,7 +99,7 @@ impl JoinRequests {
     pub fn add(&mut self, request: JoinRequest) {
         match self.0.get(&request.node) {
             Some(known) if known.created > request.created => return,
-            None if self.0.len() >= MAX_JOIN_REQUESTS => self.forget_oldest(),
+            None if self.0.len() >= MAX_JOIN_REQUESTS => self.discard_oldest(),
             Some(_) | None => {}
         }
         self.0.insert(request.node.clone(), request);
@@ -127,7 +127,7 @@ impl JoinRequests {
         (!words.is_empty()).then(|| format!("asked to join since: {}{more}", words.join("; ")))
     }
 
-    fn forget_oldest(&mut self) {
+    fn discard_oldest(&mut self) {
         let oldest = self.0.values().min_by_key(|request| request.created);
         if let Some(node) = oldest.map(|request| request.node.clone()) {
             self.0.remove(&node);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_too_many_is_forgotten() {
+    fn the_oldest_of_too_many_is_discarded() {
         let mut requests = JoinRequests::default();
         for minute in 0..=1_000 {
             let (name, node) = (format!("csr-{minute}"), format!("node-{minute}"));

@@ -148,7 +148,7 @@ impl Ledger {
     pub fn count(&self, nodes: Option<&Nodes>, now: OffsetDateTime) -> BTreeMap<Severity, usize> {
         let mut counts: BTreeMap<_, _> = Severity::ALL.iter().map(|rank| (*rank, 0)).collect();
         for machine in self.noted().machines.iter() {
-            *counts.entry(machine.standing(nodes, now).rank).or_default() += 1;
+            *counts.entry(machine.boot_status(nodes, now).rank).or_default() += 1;
         }
         counts
     }
@@ -163,10 +163,10 @@ impl Ledger {
         self.noted().changes
     }
 
-    /// Number of machines that were forgotten for others since the ledger was created: it is full, or has the maximum
+    /// Number of machines that were discarded for others since the ledger was created: it is full, or has the maximum
     /// of one network.
-    pub fn forgotten(&self) -> u64 {
-        self.noted().machines.forgotten
+    pub fn discarded(&self) -> u64 {
+        self.noted().machines.discarded
     }
 
     /// Changes a machine's entry and the visits.
@@ -216,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_that_has_not_asked_for_longest_is_forgotten() {
+    fn the_machine_that_has_not_asked_for_longest_is_discarded() {
         let ledger = Ledger::of(NonZeroUsize::new(3).unwrap());
         for number in [1, 2, 3, 1, 4] {
             ledger.asked(&request(number), NOON);
         }
         let known: Vec<_> = ledger.machines().iter().map(|machine| machine.address).collect();
         assert_eq!(known, [address(4), address(1), address(3)]);
-        assert_eq!((ledger.changes(), ledger.forgotten()), (5, 1));
+        assert_eq!((ledger.changes(), ledger.discarded()), (5, 1));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Keeps the last requests and handshakes of all machines.
 //!
-//! They are bounded in bytes, not in number, and the oldest of all machines are forgotten first. A request that is repeated
+//! They are bounded in bytes, not in number, and the oldest of all machines are discarded first. A request that is repeated
 //! is one of them, with the number of times.
 
 use core::net::IpAddr;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_forgotten_and_nothing_of_them_is_kept() {
+    fn the_oldest_are_discarded_and_nothing_of_them_is_kept() {
         let mut visits = Visits::default();
         let address = |number: u32| IpAddr::from(core::net::Ipv4Addr::from_bits(number));
         for number in 0..50_000 {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!                        ┌> Written: its text ──────> trust, bearer: other CAs, a token, every other byte as it was
-//!  bytes ─> PointerConfig ┤                     └────> carrier: what a rotation of tokens sees of it
+//!  bytes ─> PointerConfig ┤                     └────> embedded_tokens: what a rotation of tokens sees of it
 //!                        └> walk: what Ignition does ─> verdict (with what is served): will it boot
 //!                             └> Fetches, also where there are faults ─> holders of trust, hosts
 //! ```
@@ -16,8 +16,8 @@
 mod admission;
 mod bearer;
 mod ca;
-mod carrier;
 mod config;
+mod embedded_tokens;
 mod fault;
 mod fetch;
 mod fields;
@@ -32,8 +32,8 @@ mod written;
 pub use self::admission::{Admission, admission};
 pub use self::bearer::{Authorization, NoHeader, WrittenFetch};
 pub use self::ca::{CaFault, ContentsFault};
-pub use self::carrier::carried;
 pub use self::config::{PointerConfig, pool_url};
+pub use self::embedded_tokens::newest_embedded_token;
 pub use self::fault::{EC2_LIMIT, Fault, HeaderFault, Warning};
 pub use self::fetch::{Fetch, accept};
 pub use self::trust::{Assessment, LeftAlone};

@@ -85,7 +85,7 @@ mod tests {
         }
         let more = String::from_utf8(plain(SpecVersion::V3_0)).unwrap();
         let more = more.replacen('{', r#"{"storage":{},"#, 1);
-        assert_eq!(lifted(more.as_bytes()), None, "somebody has put more into it");
+        assert_eq!(lifted(more.as_bytes()), None, "another tool has put more into it");
     }
 
     #[test]

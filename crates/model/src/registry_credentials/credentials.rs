@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoilt_entry_leaves_what_was_good_and_a_removed_one_does_not() {
+    fn an_undecodable_entry_leaves_what_was_good_and_a_removed_one_does_not() {
         let before = read(&json!({"a": {"auth": "dTpw"}, "b": {"auth": "dTpw"}})).good;
         let after = read(&json!({"a": {}, "c": {"auth": "dTpw"}})).or_last_good(&before);
         assert_eq!(names(&after), ["a", "c"]);

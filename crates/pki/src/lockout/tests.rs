@@ -251,8 +251,8 @@ fn a_path_length_counts_the_cas_below() {
 fn a_chain_that_leads_to_none_of_the_trusted_cas_says_where_it_ends() {
     let root = ca("root", None, UNCHANGED);
     let intermediate = ca("intermediate", Some(&root), UNCHANGED);
-    let stranger = ca("stranger", None, UNCHANGED);
-    let [r, i, s] = [&root, &intermediate, &stranger].map(|issued| &issued.certificate);
+    let unrelated = ca("unrelated", None, UNCHANGED);
+    let [r, i, s] = [&root, &intermediate, &unrelated].map(|issued| &issued.certificate);
     let leaf = leaf(&intermediate, UNCHANGED);
     let missing = |issuer: &str, certificate: &str| {
         Some(LockoutReason::IssuerMissing {
@@ -368,14 +368,14 @@ fn clients_bound_what_they_read_and_try() {
 
 #[test]
 fn those_who_do_not_boot_are_named_in_one_line_each() {
-    let (root, stranger) = (ca("root", None, UNCHANGED), ca("stranger", None, UNCHANGED));
+    let (root, unrelated) = (ca("root", None, UNCHANGED), ca("unrelated", None, UNCHANGED));
     let chain = [leaf(&root, UNCHANGED)];
     let holder = |name: &str, trusted: &Issued| TrustHolder {
         name: name.to_owned(),
         trusted: vec![trusted.certificate.clone()],
         hosts: vec![HOST.parse().unwrap()],
     };
-    let holders = [holder("worker.ign", &stranger), holder("master.ign", &root)];
+    let holders = [holder("worker.ign", &unrelated), holder("master.ign", &root)];
     let lines: Vec<_> = locked_out(&chain, &holders, NOW).iter().map(Lockout::to_string).collect();
     assert_eq!(
         lines,

@@ -15,7 +15,7 @@ pub struct MachineLine {
     pub machine: Machine,
     /// Boot status by the record.
     #[serde(flatten)]
-    pub standing: BootStatus,
+    pub status: BootStatus,
 }
 
 /// Headings of the columns of [`machine_row`].
@@ -26,7 +26,7 @@ pub const MACHINE_COLUMNS: [&str; 9] =
 pub fn machine_row(line: &MachineLine) -> Vec<String> {
     vec![
         line.machine.address.to_string(),
-        line.standing.rank.label().to_owned(),
+        line.status.rank.label().to_owned(),
         line.words(),
         line.pool().to_owned(),
         line.got().to_owned(),
@@ -69,7 +69,7 @@ impl MachineLine {
 
     /// Meaning of the state, and the reason why an enforced pool would refuse the machine.
     pub(crate) fn words(&self) -> String {
-        let words = &self.standing.words;
+        let words = &self.status.words;
         match self.would_be_refused() {
             None => words.clone(),
             Some(why) => format!("{words}; with access mode enforce it would be refused: {why}"),

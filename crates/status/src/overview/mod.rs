@@ -180,14 +180,14 @@ pub struct Certificate {
 
 /// Sorts machines: stuck ones first, and the latest first among these.
 pub fn sort(machines: &mut [MachineLine]) {
-    machines.sort_by_key(|MachineLine { machine, standing }| {
-        (standing.rank, std::cmp::Reverse(machine.last), machine.address)
+    machines.sort_by_key(|MachineLine { machine, status }| {
+        (status.rank, std::cmp::Reverse(machine.last), machine.address)
     });
 }
 
 impl Overview {
     /// Number of machines with this rank.
     pub fn count(&self, rank: Severity) -> usize {
-        self.machines.iter().filter(|line| line.standing.rank == rank).count()
+        self.machines.iter().filter(|line| line.status.rank == rank).count()
     }
 }

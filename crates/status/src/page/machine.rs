@@ -110,7 +110,7 @@ fn next_step(line: &MachineLine, authority: &str) -> (&'static str, String) {
         shell_word(&requests.pool),
         spec.as_str().rsplit_once('.').map_or("", |(minor, _)| minor),
     );
-    let sentence = match (&requests.outcome, line.standing.rank) {
+    let sentence = match (&requests.outcome, line.status.rank) {
         (Outcome::Refused { .. }, _) => {
             "Request the config as the machine does, and see why the server has none:"
         }
@@ -141,8 +141,8 @@ mod tests {
         let ledger = Ledger::default();
         note(&ledger);
         let machine = ledger.machines().remove(0);
-        let standing = machine.standing(None, NOON);
-        next_step(&MachineLine { machine, standing }, "HOST:22623").1
+        let status = machine.boot_status(None, NOON);
+        next_step(&MachineLine { machine, status }, "HOST:22623").1
     }
 
     #[test]

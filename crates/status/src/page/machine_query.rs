@@ -125,10 +125,10 @@ impl MachineQuery {
     fn matches(&self, line: &MachineLine, text: &str) -> bool {
         let has = |words: &str| words.to_lowercase().contains(text);
         (self.pool.is_empty() || line.pool() == self.pool)
-            && self.state.is_none_or(|state| line.standing.rank == state)
+            && self.state.is_none_or(|state| line.status.rank == state)
             && (text.is_empty()
                 || has(&line.machine.address.to_string())
-                || has(&line.standing.words)
+                || has(&line.status.words)
                 || has(line.pool())
                 || has(line.got())
                 || has(line.user_agent())
@@ -173,8 +173,8 @@ mod tests {
             ledger.asked(&request, NOON + Duration::seconds(number.into()));
         }
         let lines = ledger.machines().into_iter().map(|machine| {
-            let standing = machine.standing(None, NOON + Duration::HOUR);
-            MachineLine { machine, standing }
+            let status = machine.boot_status(None, NOON + Duration::HOUR);
+            MachineLine { machine, status }
         });
         let mut lines: Vec<_> = lines.collect();
         crate::overview::sort(&mut lines);

@@ -59,11 +59,11 @@ const NO_NODE: &str = "The machine has its config and does not join";
 impl Advice {
     /// Advice for a stuck machine.
     pub fn of(line: &MachineLine) -> Option<Self> {
-        if line.standing.rank != Severity::Stuck {
+        if line.status.rank != Severity::Stuck {
             return None;
         }
         let machine = &line.machine;
-        if machine.failure.as_ref().is_some_and(|it| it.words() == line.standing.words) {
+        if machine.failure.as_ref().is_some_and(|it| it.words() == line.status.words) {
             return Some(Self::new(WHOLE, Some(Recovery::Restart)));
         }
         let failed = machine.handshakes.as_ref().filter(|handshakes| {
@@ -178,7 +178,7 @@ impl Advice {
 
 /// Reason why no machine can join, by its text.
 fn token_problem(line: &MachineLine) -> Option<TokenProblem> {
-    let is_named = |it: &TokenProblem| line.standing.words.contains(&it.to_string());
+    let is_named = |it: &TokenProblem| line.status.words.contains(&it.to_string());
     TokenProblem::VARIANTS.iter().copied().find(is_named)
 }
 
@@ -297,8 +297,8 @@ mod tests {
         };
         ledger.asked(&request, noon);
         let machine = ledger.machines().remove(0);
-        let standing = machine.standing(None, noon);
-        MachineLine { machine, standing }
+        let status = machine.boot_status(None, noon);
+        MachineLine { machine, status }
     }
 
     fn advice(answer: Answer<'_>) -> Option<Advice> {
@@ -364,8 +364,8 @@ mod tests {
     fn a_machine_that_does_not_join_or_does_not_trust_is_sent_to_its_own_files() {
         let noon = datetime!(2026-11-21 12:00 UTC);
         let mut served = line(Ok(("rendered-worker-1", "ab")));
-        served.standing =
-            served.machine.standing(Some(&Nodes::default()), noon + Duration::hours(1));
+        served.status =
+            served.machine.boot_status(Some(&Nodes::default()), noon + Duration::hours(1));
         let advised = AdvisedMachine::from(served.clone());
         assert_eq!((advised.fix.is_some(), advised.recovery), (true, None));
         let fix = Advice::of(&served).expect("a stuck machine").fix(&served);
@@ -375,15 +375,15 @@ mod tests {
             (TokenProblem::NotAllowed, "; the machine retries, and boots then"),
         ] {
             let mut refused = served.clone();
-            refused.standing.words = format!("fetched its config; {problem}");
+            refused.status.words = format!("fetched its config; {problem}");
             let fix = Advice::of(&refused).expect("a stuck machine").fix(&refused);
             assert_eq!(fix, format!("{}{then}", problem.remedy()));
         }
         let ledger = Ledger::default();
         ledger.handshake_failed([192, 0, 2, 7].into(), Failed::Untrusted, noon);
         let machine = ledger.machines().remove(0);
-        let standing = machine.standing(None, noon);
-        let untrusting = MachineLine { machine, standing };
+        let status = machine.boot_status(None, noon);
+        let untrusting = MachineLine { machine, status };
         let fix = Advice::of(&untrusting).expect("a stuck machine").fix(&untrusting);
         assert!(fix.contains("as its user data, or set its clock, and boot it again"), "{fix}");
     }

@@ -39,8 +39,8 @@ fn overview(machines: u32) -> Overview {
     let untrusting = "192.0.2.9".parse().unwrap();
     ledger.handshake_failed(untrusting, Failed::Untrusted, NOON);
     let machines = ledger.machines().into_iter().map(|machine| {
-        let standing = machine.standing(None, NOON);
-        MachineLine { machine, standing }
+        let status = machine.boot_status(None, NOON);
+        MachineLine { machine, status }
     });
     let mut machines: Vec<_> = machines.collect();
     sort(&mut machines);
@@ -184,8 +184,8 @@ fn machines_that_fetched_their_configs_are_counted_in_the_head() {
         ledger.asked(&request, NOON - Duration::minutes(minutes));
     }
     let lines = ledger.machines().into_iter().map(|machine| {
-        let standing = machine.standing(None, NOON);
-        MachineLine { machine, standing }
+        let status = machine.boot_status(None, NOON);
+        MachineLine { machine, status }
     });
     let lines: Vec<_> = lines.collect();
     let figures = |knows_nodes| {
@@ -255,8 +255,8 @@ fn a_machines_page_has_each_request_and_no_markup_of_others() {
     ask(Err((503, "there is no pool & no hope")), 4);
     ask(Err((503, "there is no pool & no hope")), 3);
     let machine = ledger.machines().remove(0);
-    let standing = machine.standing(None, NOON);
-    let line = MachineLine { machine, standing };
+    let status = machine.boot_status(None, NOON);
+    let line = MachineLine { machine, status };
     let server = Server { version: "1".to_owned(), since: NOON };
     let page = machine_page(&MachineView {
         at: NOON,
@@ -301,8 +301,8 @@ fn what_an_enforced_pool_would_refuse_is_said_in_words_of_a_machine_that_got_its
         };
         ledger.asked(&request, NOON);
         let machine = ledger.machines().remove(0);
-        let standing = machine.standing(None, NOON);
-        MachineLine { machine, standing }
+        let status = machine.boot_status(None, NOON);
+        MachineLine { machine, status }
     };
     assert_eq!(line(Err((503, "no pool has this name"))).would_be_refused(), None);
     let served = line(Ok(("rendered-worker-1", "etag")));

@@ -64,7 +64,7 @@ fn timeline(
 ) -> Timeline {
     let mut counted = BTreeMap::<i64, [usize; OUTCOMES.len()]>::new();
     for line in machines {
-        let Some(place) = OUTCOMES.iter().position(|rank| *rank == line.standing.rank) else {
+        let Some(place) = OUTCOMES.iter().position(|rank| *rank == line.status.rank) else {
             continue;
         };
         // A clock of another server can be ahead.
@@ -158,8 +158,8 @@ mod tests {
             .machines()
             .into_iter()
             .map(|machine| {
-                let standing = machine.standing(None, NOON);
-                MachineLine { machine, standing }
+                let status = machine.boot_status(None, NOON);
+                MachineLine { machine, status }
             })
             .collect();
         let [hour, day] = timelines(&machines, NOON);

@@ -1,5 +1,5 @@
 //! Orders of what editors, git, rsync, config management, mounts, administrators and kills do to a directory of
-//! manifests and its server, with the real source and the real keeper of machines' tokens. After each step it is held
+//! manifests and its server, with the real source and the real reconciler of machines' tokens. After each step it is held
 //! against what the administrator meant:
 //!
 //! 1. No token is revoked that was not removed on evidence, by `machines remove`, or missing for an hour. Within an hour
@@ -36,13 +36,13 @@ use telemetry::conditions::Status;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use self::oracle::{Oracle, Standing};
+use self::oracle::{Oracle, Presence};
 use self::random::Random;
 use self::server::{Server, memory, wall};
 use self::site::{Id, Objects, Site, State, ids, is_machine};
 use self::steps::{Step, Way, choose, is_done_at_once, manifest_of};
 use self::tokens::Tokens;
-use crate::source::directory::forget_machine;
+use crate::source::directory::discard_machine;
 use crate::store::state_directory::{StateDirectory, StateError};
 
 /// Number of orders of each test; `FILES_ORDERS` is another one.
@@ -197,7 +197,7 @@ impl<'a> Order<'a> {
                     if let Some(server) = self.server.take() {
                         let mut oracle = self.oracle.clone();
                         oracle.judge(self.site.visible.as_ref(), Instant::now());
-                        self.tokens.take_revoked(&server, |id| oracle.standing(id));
+                        self.tokens.take_revoked(&server, |id| oracle.presence(id));
                     }
                 }
                 self.start();
@@ -244,7 +244,7 @@ impl<'a> Order<'a> {
                 self.site.write_in_place(file, objects.clone());
             }
             Way::ShellEmptiesFirst if is_there => {
-                self.site.spoil(file, State::Empty);
+                self.site.damage(file, State::Empty);
                 self.look_after(100, None);
                 self.site.write_in_place(file, objects.clone());
             }
@@ -298,7 +298,7 @@ impl<'a> Order<'a> {
     /// Objects that were deleted a moment ago may be back.
     fn serves_as_before(&self) {
         let Some(server) = &self.server else { return };
-        for id in ids().filter(|id| matches!(self.oracle.standing(id), Standing::Served(_))) {
+        for id in ids().filter(|id| matches!(self.oracle.presence(id), Presence::Served(_))) {
             assert!(server.served(id).is_some(), "{id} is not served for a moment");
             let is_revoked = server.stored(id).is_some_and(|token| token.is_revoked());
             assert!(!is_revoked, "the token of {id} is revoked for a moment");
@@ -326,8 +326,8 @@ impl<'a> Order<'a> {
             self.look_after(1_000, None);
         }
         if state.removed_path().join(machine).exists() {
-            state.end_machine(machine, wall()).unwrap();
-            forget_machine(&memory(state.path()), machine).unwrap();
+            state.revoke_machine(machine, wall()).unwrap();
+            discard_machine(&memory(state.path()), machine).unwrap();
             state.note_removed(machine).unwrap();
         }
         self.oracle.remove(machine);
@@ -360,7 +360,7 @@ impl<'a> Order<'a> {
         }
         self.check(&server);
         let Self { oracle, tokens, .. } = self;
-        tokens.check(&server, |id| before.standing(id), |id| oracle.standing(id));
+        tokens.check(&server, |id| before.presence(id), |id| oracle.presence(id));
         self.server = Some(server);
     }
 
@@ -368,8 +368,8 @@ impl<'a> Order<'a> {
     fn let_wait(&mut self, server: &Server, before: &Oracle) {
         for id in ids() {
             let was = before.content(id);
-            if let (Some((content, file)), Standing::Absent, Some(_)) =
-                (was, self.oracle.standing(id), server.served(id))
+            if let (Some((content, file)), Presence::Absent, Some(_)) =
+                (was, self.oracle.presence(id), server.served(id))
                 && server.reports_missing(id)
             {
                 self.oracle.wait(id, content, &file, Instant::now());
@@ -379,13 +379,13 @@ impl<'a> Order<'a> {
 
     fn check(&self, server: &Server) {
         for id in ids() {
-            let standing = self.oracle.standing(id);
-            let expected = match standing {
-                Standing::Served(content) | Standing::Missing(content) => Some(content),
-                Standing::Absent => None,
+            let presence = self.oracle.presence(id);
+            let expected = match presence {
+                Presence::Served(content) | Presence::Missing(content) => Some(content),
+                Presence::Absent => None,
             };
-            assert_eq!(server.served(id), expected, "{id}, which is {standing:?}");
-            let is_missing = matches!(standing, Standing::Missing(_));
+            assert_eq!(server.served(id), expected, "{id}, which is {presence:?}");
+            let is_missing = matches!(presence, Presence::Missing(_));
             if is_machine(id) {
                 assert_eq!(server.inputs.missing.machines.contains(id), is_missing, "{id}");
             }

@@ -38,7 +38,7 @@ struct KnownFile {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Presence {
     Served(Content),
     /// Served as it last was, and its token waits.
     Missing(Content),
@@ -54,11 +54,11 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    pub(super) fn standing(&self, id: Id) -> Standing {
+    pub(super) fn presence(&self, id: Id) -> Presence {
         match (self.served.get(id), self.lost.get(id)) {
-            (Some(content), _) => Standing::Served(*content),
-            (None, Some(lost)) => Standing::Missing(lost.content),
-            (None, None) => Standing::Absent,
+            (Some(content), _) => Presence::Served(*content),
+            (None, Some(lost)) => Presence::Missing(lost.content),
+            (None, None) => Presence::Absent,
         }
     }
 

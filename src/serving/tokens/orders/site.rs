@@ -265,7 +265,7 @@ impl Site {
     }
 
     /// Empties a file, breaks it, or makes it a link that leads nowhere.
-    pub(super) fn spoil(&mut self, file: &Path, state: State) {
+    pub(super) fn damage(&mut self, file: &Path, state: State) {
         match state {
             State::Valid => return self.repair(file),
             State::Invalid => self.write_bytes(file, "kind: MachineConfig\nspec: ["),

@@ -50,7 +50,7 @@ pub(super) enum Step {
         is_restarted: bool,
     },
     /// An accident.
-    Spoil(PathBuf, State),
+    Damage(PathBuf, State),
     /// An administrator restores what was meant.
     Repair(PathBuf),
     /// A mount is late, or another one is in its place.
@@ -109,7 +109,7 @@ fn kill(random: &mut Random, site: &mut Site) -> Option<Step> {
         _ => Step::Write { file: file.clone(), way: Way::EditorRenames, objects },
     };
     let then = match (&first, random.below(2)) {
-        (Step::Write { .. }, 1) => Some(Step::Spoil(file, spoiled(random))),
+        (Step::Write { .. }, 1) => Some(Step::Damage(file, damaged(random))),
         _ => None,
     };
     Some(Step::Kill([Some(first), then].into_iter().flatten().collect()))
@@ -121,7 +121,7 @@ fn command(random: &mut Random, site: &mut Site, current: &[Id]) -> Option<Step>
         0 => Some(Step::RearmCommand(machine)),
         1 => Some(Step::RemoveCommand(machine)),
         _ => {
-            let before = spoil(random, site).into_iter();
+            let before = damage(random, site).into_iter();
             let steps = before.chain([Step::RemoveCommand(machine)]);
             Some(Step::WhileDown(steps.collect()))
         }
@@ -145,8 +145,8 @@ fn file_step(random: &mut Random, site: &mut Site) -> Option<Step> {
         }
         7 => move_object(random, site),
         8 => checkout(random, site),
-        9 | 10 => spoil(random, site),
-        11 | 12 => Some(Step::Repair(any_spoiled(random, site)?)),
+        9 | 10 => damage(random, site),
+        11 | 12 => Some(Step::Repair(any_damaged(random, site)?)),
         13 | 14 => {
             let in_place = [InPlace::Nothing, InPlace::EmptyDirectory, InPlace::WrongDirectory];
             let lost = Step::LoseDirectory(random.pick(&in_place)?);
@@ -183,17 +183,17 @@ fn any_file(random: &mut Random, site: &Site) -> Option<PathBuf> {
     random.pick(&files)
 }
 
-fn any_spoiled(random: &mut Random, site: &Site) -> Option<PathBuf> {
+fn any_damaged(random: &mut Random, site: &Site) -> Option<PathBuf> {
     let files = site.own()?.files.iter().filter(|(_, file)| file.state != State::Valid);
     let files: Vec<_> = files.map(|(path, _)| path.clone()).collect();
     random.pick(&files)
 }
 
-fn spoil(random: &mut Random, site: &Site) -> Option<Step> {
-    Some(Step::Spoil(any_file(random, site)?, spoiled(random)))
+fn damage(random: &mut Random, site: &Site) -> Option<Step> {
+    Some(Step::Damage(any_file(random, site)?, damaged(random)))
 }
 
-fn spoiled(random: &mut Random) -> State {
+fn damaged(random: &mut Random) -> State {
     let states = [State::Invalid, State::Empty, State::Dangling, State::Comment];
     random.pick(&states).unwrap_or(State::Empty)
 }
@@ -281,7 +281,7 @@ pub(super) fn is_done_at_once(site: &mut Site, step: &Step) -> bool {
                 site.remove(&file);
             }
         }
-        Step::Spoil(file, state) => site.spoil(&file, state),
+        Step::Damage(file, state) => site.damage(&file, state),
         Step::Repair(file) => site.repair(&file),
         Step::LoseDirectory(in_place) => site.lose_directory(in_place),
         Step::ReturnDirectory => site.return_directory(),

@@ -6,7 +6,7 @@ use model::access::{Refusal, Token};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::oracle::{HOUR, Standing};
+use super::oracle::{HOUR, Presence};
 use super::server::{Server, address_of};
 use super::site::{Content, Id, ids, is_machine};
 
@@ -15,9 +15,9 @@ use super::site::{Content, Id, ids, is_machine};
 struct MachineToken {
     token: Token,
     content: Content,
-    /// Time of the last answer that nobody knows to be taken whole.
+    /// Time of the last answer that is not known to be delivered in full.
     begun: Option<Instant>,
-    /// Time of the first answer that was taken whole.
+    /// Time of the first answer that was delivered in full.
     taken: Option<Instant>,
     revoked: Option<Instant>,
     /// True if a command has ended it.
@@ -93,10 +93,10 @@ impl Tokens {
     }
 
     /// Follows what a server has revoked before it is killed.
-    pub(super) fn take_revoked(&mut self, server: &Server, standing: impl Fn(Id) -> Standing) {
+    pub(super) fn take_revoked(&mut self, server: &Server, presence: impl Fn(Id) -> Presence) {
         for (&id, token) in &mut self.machines {
             let is_revoked = server.stored(id).is_some_and(|stored| stored.is_revoked());
-            if is_revoked && standing(id) == Standing::Absent {
+            if is_revoked && presence(id) == Presence::Absent {
                 token.revoked.get_or_insert_with(Instant::now);
             }
         }
@@ -159,34 +159,34 @@ impl Tokens {
     pub(super) fn check(
         &mut self,
         server: &Server,
-        before: impl Fn(Id) -> Standing,
-        since: impl Fn(Id) -> Standing,
+        before: impl Fn(Id) -> Presence,
+        since: impl Fn(Id) -> Presence,
     ) {
         let opened = std::mem::take(&mut self.opened);
         let is_late = self.restarted.elapsed() >= HOUR;
         for (&id, token) in &mut self.machines {
             let judged = server.judge(&token.token, token.content).map(|_| ());
             let stored = server.stored(id).unwrap_or_else(|| panic!("{id} has no token"));
-            let standing = since(id);
-            token.is_unseen &= standing == Standing::Absent && !is_late;
-            let expected = match standing {
-                Standing::Served(_) if token.is_spent() => Err(Refusal::Spent),
-                Standing::Served(_) => Ok(()),
-                Standing::Missing(_) if token.revoked.is_none() => Err(Refusal::MachineMissing),
-                Standing::Absent if token.is_unseen => Err(Refusal::MachineMissing),
-                Standing::Missing(_) | Standing::Absent => {
+            let presence = since(id);
+            token.is_unseen &= presence == Presence::Absent && !is_late;
+            let expected = match presence {
+                Presence::Served(_) if token.is_spent() => Err(Refusal::Spent),
+                Presence::Served(_) => Ok(()),
+                Presence::Missing(_) if token.revoked.is_none() => Err(Refusal::MachineMissing),
+                Presence::Absent if token.is_unseen => Err(Refusal::MachineMissing),
+                Presence::Missing(_) | Presence::Absent => {
                     token.revoked.get_or_insert_with(Instant::now);
                     Err(Refusal::Revoked)
                 }
             };
-            assert_eq!(judged, expected, "the token of {id}, which is {standing:?}");
+            assert_eq!(judged, expected, "the token of {id}, which is {presence:?}");
             let is_revoked = expected == Err(Refusal::Revoked);
             assert_eq!(stored.is_revoked(), is_revoked, "the stored token of {id}");
             if token.is_unseen {
                 assert!(server.reports_unseen(id), "{id} is not reported");
             }
-            let is_open = |standing| matches!(standing, Standing::Served(_));
-            let may_open = is_open(before(id)) || is_open(standing);
+            let is_open = |presence| matches!(presence, Presence::Served(_));
+            let may_open = is_open(before(id)) || is_open(presence);
             assert!(may_open || !opened.contains(&id), "the token of {id} was open for a moment");
         }
     }

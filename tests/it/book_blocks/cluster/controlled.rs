@@ -8,7 +8,7 @@ use crate::support::logged::Logged;
 use crate::support::server::{binary, make_token_directory};
 use crate::support::wait_for;
 
-/// The controller with all duties, and a server with the certificate that it keeps. They end when the value is dropped.
+/// The controller with all its parts, and a server with the certificate that it keeps. They end when the value is dropped.
 pub(super) struct Running {
     _controller: Logged,
     _server: Logged,

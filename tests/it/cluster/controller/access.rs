@@ -115,17 +115,17 @@ fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
     assert!(!known.contains("mcs-") && known.contains("sha256"), "{known}");
     assert_eq!(site.object(&tokens())["type"], "Opaque");
 
-    let mut carried = first;
+    let mut embedded = first;
     for _ in 0..5 {
         site.run_tokens(&["rotate"]);
         let next = wait_asking("another token", || {
             // What a machine was given a moment ago opens its config all the time.
             for server in &servers {
-                let status = site.status(server, "worker", Some(&carried));
+                let status = site.status(server, "worker", Some(&embedded));
                 assert!(matches!(status, 200 | 503), "{status}");
             }
             let now = site.credential("worker-user-data-managed");
-            (now != carried).then_some(now)
+            (now != embedded).then_some(now)
         });
         for server in &servers {
             wait_asking("the new one to be known", || {
@@ -133,9 +133,9 @@ fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
                 assert!(matches!(status, 200 | 503), "{status}");
                 (status == 200).then_some(())
             });
-            assert_eq!(site.status(server, "worker", Some(&carried)), 200);
+            assert_eq!(site.status(server, "worker", Some(&embedded)), 200);
         }
-        carried = next;
+        embedded = next;
     }
     a_named_token_opens_its_pools_until_it_is_revoked(
         &site.cluster,
@@ -150,7 +150,8 @@ fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
 }
 
 #[test]
-fn what_strangers_can_read_and_what_has_no_effect_is_reported_by_the_check_of_a_cluster() {
+fn what_unauthenticated_clients_can_read_and_what_has_no_effect_is_reported_by_the_check_of_a_cluster()
+ {
     let site = ControlledCluster::new();
     let key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n";
     let source = format!("data:;base64,{}", BASE64.encode(key));
@@ -268,14 +269,14 @@ fn a_server_that_starts_without_the_api_server_knows_the_tokens_from_its_cache()
     assert_eq!([status(None), status(Some(&credential))], [503, 503]);
 }
 
-/// Strangers ask again and again, while something else is waited for.
+/// Unauthenticated clients ask again and again, while something else is waited for.
 fn assert_closed(site: &ControlledCluster, server: &Server, pool: &str) {
     let status = site.status(server, pool, None);
-    assert!(matches!(status, 401 | 503), "a stranger got {status}");
+    assert!(matches!(status, 401 | 503), "an unauthenticated client got {status}");
 }
 
 #[test]
-fn a_pool_that_appears_is_never_served_to_strangers() {
+fn a_pool_that_appears_is_never_served_to_unauthenticated_clients() {
     let site = ControlledCluster::new();
     let mut controller = site.start(&["--access", "enforce"]);
     site.settled();
@@ -288,8 +289,8 @@ fn a_pool_that_appears_is_never_served_to_strangers() {
         assert_closed(&site, &server, "infra");
         let is_enforced = site.known()["enforced"] == json!(["infra", "worker"]);
         let user_data = site.cluster.get(&user_data("infra-user-data-managed"))?;
-        let is_carried = String::from_utf8_lossy(&value(&user_data, "userData")).contains("mcs-");
-        (is_enforced && is_carried).then_some(())
+        let is_embedded = String::from_utf8_lossy(&value(&user_data, "userData")).contains("mcs-");
+        (is_enforced && is_embedded).then_some(())
     });
     let credential = site.credential("infra-user-data-managed");
     wait_asking("its machines to be served", || {

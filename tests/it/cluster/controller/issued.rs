@@ -70,7 +70,7 @@ impl ControlledCluster {
         });
         self.settled();
         let request = format!("{}/machine-config-server-ca-request", secrets(NAMESPACE));
-        wait_for("the request to be forgotten", || {
+        wait_for("the request to be discarded", || {
             self.cluster.get(&request).is_none().then_some(())
         });
         ca
@@ -134,7 +134,7 @@ pub(super) fn storm(site: &ControlledCluster, before: Bundle, run: impl FnOnce(&
     meanwhile(1, keep_mounted, |_| {
         meanwhile(1, boot, |boots| {
             run(&machines);
-            boots.goes_on(20);
+            boots.continues(20);
         });
     });
 }
@@ -267,7 +267,7 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
     let second = wait_for("another request in its place", || {
         Some(names()).filter(|names| names.len() == 1 && names[0] != name)
     });
-    // At once where somebody deletes the secret. Its request goes with it where garbage is collected.
+    // At once where an administrator deletes the secret. Its request goes with it where garbage is collected.
     site.cluster.delete(&secret);
     wait_for("another request at once", || {
         names().iter().any(|it| !second.contains(it)).then_some(())

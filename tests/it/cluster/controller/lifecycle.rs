@@ -1,4 +1,4 @@
-//! A controller from its first start in a cluster without certificates: what it makes, that it comes to rest, and
+//! A controller from its first start in a cluster without certificates: what it makes, that it becomes idle, and
 //! who takes over when it ends.
 
 use std::time::Duration;

@@ -63,17 +63,17 @@ impl ControlledCluster {
     }
 
     /// Starts the controller, and waits until it has made what there has to be and tells nothing.
-    fn start_in_order(&self) -> Controller {
+    fn start_healthy(&self) -> Controller {
         let controller = self.start(&[]);
         self.object(&user_data("worker-user-data-managed"));
-        self.in_order(&controller);
+        self.healthy(&controller);
         controller
     }
 
     /// Waits until nothing is told any more.
-    fn in_order(&self, controller: &Controller) {
+    fn healthy(&self, controller: &Controller) {
         self.settled();
-        wait_for("readiness to be in order", || {
+        wait_for("readiness to be OK", || {
             (controller.readiness() == (200, String::new())).then_some(())
         });
     }
@@ -123,7 +123,7 @@ impl ControlledCluster {
         locked_out(&self.chain(&serving()), &[holder], OffsetDateTime::now_utc()).is_empty()
     }
 
-    /// Puts a pair into a secret as somebody else does.
+    /// Puts a pair into a secret as another tool does.
     fn put_pair(&self, path: &str, certificate: &[u8], key: &[u8]) {
         let data = json!({"tls.crt": BASE64.encode(certificate), "tls.key": BASE64.encode(key)});
         self.cluster.patch(path, &json!({"data": data}));

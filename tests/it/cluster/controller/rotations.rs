@@ -42,7 +42,7 @@ fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
             site.settled();
             let after = site.serial(path_of_new);
             mount(&site, &pair);
-            boots.goes_on(10);
+            boots.continues(10);
             assert_eq!(site.serial(path_of_new), after, "once is enough");
         };
         let value = |value: &str| json!({"metadata": {"annotations": {ROTATE: value}}});

@@ -62,7 +62,7 @@ fn the_controllers_account_cannot_obtain_a_service_accounts_token() {
     assert!(said.contains(words), "{said}");
 
     the_account_writes_only_its_names(&site, &by);
-    its_own_work_goes_on(&site);
+    its_own_work_continues(&site);
 }
 
 /// `create` does it as the account: a name, a namespace, a type.
@@ -98,7 +98,7 @@ fn the_account_makes_two_types_alone(
 }
 
 /// All that the controller makes where there is nothing, and what it changes later.
-fn its_own_work_goes_on(site: &ControlledCluster) {
+fn its_own_work_continues(site: &ControlledCluster) {
     let _controller = site.start_settled(&["--access", "audit"]);
     for name in ["machine-config-server-access", "machine-config-server-tokens"] {
         let secret = site.object(&format!("{}/{name}", secrets(NAMESPACE)));

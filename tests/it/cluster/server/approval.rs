@@ -70,7 +70,7 @@ fn an_approval_counts_at_all_servers_for_one_machine_until_it_ends() {
     assert!(said.contains("MachineConfigPool nothing"), "{said}");
     let ipv6 = approve(&["2001:db8::1", "--pool", "worker"]);
     assert!(ipv6.status.success(), "{}", String::from_utf8_lossy(&ipv6.stderr));
-    // A server that starts now knows it too, and one whose yes has ended does not.
+    // A server that starts now knows it too, and one whose grant has ended does not.
     drop(other);
     let third = site.start(&[]).until_ready();
     assert_eq!((status(&third, 3), status(&third, 2)), (200, 503));

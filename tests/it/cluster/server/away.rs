@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::{ServedCluster, in_order, machine_config, pointer, reported, wait_for_readiness};
+use super::{ServedCluster, healthy, machine_config, pointer, reported, wait_for_readiness};
 use crate::support::contract::{marker, marker_soon};
 use crate::support::machine::Machine;
 use crate::support::proxy::{Proxy, Way};
@@ -62,7 +62,7 @@ fn machines_boot_without_the_api_server_and_changes_arrive_when_it_is_back() {
     site.status("worker", "rendered-2", 0);
     for server in [&server, &second, &third] {
         wait_for("the change", || (marker(server, "worker") == Ok("two".to_owned())).then_some(()));
-        in_order(server);
+        healthy(server);
         assert!(stale_since(server) < 1.0);
     }
     // Each is in step again, not only up to date once.
@@ -103,6 +103,6 @@ fn a_connection_that_goes_silent_or_breaks_is_survived() {
         proxy.set(Way::Open);
         let marker = || marker(&server, "worker");
         wait_for("the change", || (marker() == Ok(change.to_owned())).then_some(()));
-        in_order(&server);
+        healthy(&server);
     }
 }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::{ServedCluster, in_order, pointer, reported};
+use super::{ServedCluster, healthy, pointer, reported};
 use crate::support::clock::follow_clock;
 use crate::support::cluster::{ACCOUNT, MANAGED, NAMESPACE};
 use crate::support::contract::{SOON, served, served_soon};
@@ -196,7 +196,7 @@ fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
     assert_eq!(served(&server, "worker", &file(host)), Ok(both));
     site.cluster.patch(&map, &json!({"data": {key: null, "bad.example.com": null}}));
     served_soon(&server, "worker", &file(host), Err(200));
-    in_order(&server);
+    healthy(&server);
 
     // A map that is gone says nothing; one that is empty says that there are no authorities.
     site.cluster.delete(&map);
@@ -206,5 +206,5 @@ fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
     for (_, host) in REGISTRIES {
         served_soon(&server, "worker", &file(host), Err(200));
     }
-    in_order(&server);
+    healthy(&server);
 }

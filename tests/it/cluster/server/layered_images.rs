@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{GROUP, ServedCluster, in_order, write_definition};
+use super::{GROUP, ServedCluster, healthy, write_definition};
 use crate::support::cluster::NAMESPACE;
 use crate::support::contract::{SOON, served};
 use crate::support::server::Server;
@@ -134,5 +134,5 @@ fn a_layered_image_is_served_when_a_machine_can_boot_into_it() {
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/routes.route.openshift.io",
     );
     wait_for("the kind's end to be noticed", || (image(&server, "worker") == ROUTED).then_some(()));
-    in_order(&server);
+    healthy(&server);
 }

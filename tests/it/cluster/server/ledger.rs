@@ -13,7 +13,7 @@ use crate::support::wait_for;
 
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/machine-config-server";
 
-/// What an overview tells that is not in order, but for what strangers can read.
+/// What an overview tells that is not in order, but for what unauthenticated clients can read.
 fn degraded(overview: &Value) -> Vec<String> {
     let lines = overview["degraded"].as_array().expect("a list").iter();
     let lines = lines.map(|line| line.as_str().expect("words").to_owned());

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{GROUP, ServedCluster, in_order, machine_config, pointer, reported, write_definition};
+use super::{GROUP, ServedCluster, healthy, machine_config, pointer, reported, write_definition};
 use crate::support::cluster::{ACCOUNT, controller_config};
 use crate::support::contract::{config, marker, marker_soon, served_soon};
 use crate::support::machine::Machine;
@@ -62,14 +62,14 @@ fn a_machine_boots_and_its_pool_is_followed_through_its_life() {
     assert_eq!(marker(&server, "worker"), Ok("two-again".to_owned()));
     site.machine_config("rendered-2", "two-made-again");
     marker_soon(&server, "worker", Ok("two-made-again"));
-    in_order(&server);
+    healthy(&server);
 
     // The pool itself goes and comes back.
     site.cluster.delete(&pool);
     marker_soon(&server, "worker", Err(503));
     site.pool("worker", "rendered-1");
     marker_soon(&server, "worker", Ok("one"));
-    in_order(&server);
+    healthy(&server);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn what_cannot_be_decoded_leaves_the_last_good_one_and_is_named_once() {
     site.cluster.patch(&config, &json!({"spec": {"fips": false}}));
     let sound = json!({"status": {"updatedMachineCount": 0}});
     site.cluster.patch(&format!("{POOLS}/worker"), &sound);
-    in_order(&server);
+    healthy(&server);
     let log = server.log();
     for name in ["\"MachineConfig rendered-1\"", "\"MachineConfigPool worker\""] {
         let lines = log.lines().filter(|l| l.contains("ERROR") && l.contains(name));
@@ -137,7 +137,7 @@ fn a_definition_that_is_deleted_and_made_again_is_survived() {
     site.cluster.kubectl(&["wait", "--for=condition=Established", &format!("crd/{name}")]);
     site.cluster.create(POOLS, &pool("worker", "rendered-1"));
     wait_for("the pool", || (marker(&server, "worker") == Ok("one".to_owned())).then_some(()));
-    in_order(&server);
+    healthy(&server);
 }
 
 #[test]

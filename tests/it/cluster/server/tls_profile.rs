@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{ServedCluster, in_order, reported, write_definition};
+use super::{ServedCluster, healthy, reported, write_definition};
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -51,5 +51,5 @@ fn the_clusters_tls_profile_is_followed_and_flags_go_before_it() {
         json!({"type": "Intermediate", "custom": null, "modern": null, "intermediate": {}});
     site.cluster.patch(&cluster, &profile(intermediate));
     wait_for("TLS 1.2", || speaks(&server, "-tls1_2").then_some(()));
-    in_order(&server);
+    healthy(&server);
 }

@@ -1,4 +1,4 @@
-//! Whom a pointer config trusts.
+//! The CAs that a pointer config trusts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

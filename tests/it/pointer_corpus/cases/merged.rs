@@ -111,7 +111,7 @@ impl Cases<'_> {
                 *merge(config) = json!([resource, pool]);
             });
         }
-        // Whom to trust is in the config that is merged first.
+        // The CAs to trust are in the config that is merged first.
         let mut trusting = pointer(&url, pem.as_bytes(), SpecVersion::V3_1);
         trusting["ignition"]["config"] = json!({});
         let trusting = trusting.to_string();

@@ -1,4 +1,4 @@
-//! Cases by hand: each is one thing that somebody does, or that a tool does to them.
+//! Cases by hand: each is one thing that an administrator does, or that a tool does to them.
 
 mod cas;
 mod fetches;

@@ -49,7 +49,8 @@ impl Shared {
             let own = rcgen::PublicKeyData::subject_public_key_info(&self.machine.key);
             key = SubjectPublicKeyInfoOwned::from_der(&own).expect("a key");
         }
-        let by = if self.quirk() == Quirk::OfStranger { &self.stranger } else { &self.issuing };
+        let by =
+            if self.quirk() == Quirk::IssuedByUnknownCa { &self.unknown_ca } else { &self.issuing };
         let key = SubjectPublicKeyInfo::from_der(&key.to_der().expect("DER")).expect("a key");
         let issued = params.signed_by(&key, &Issuer::from_params(&by.params, &by.key));
         let der = issued.expect("a certificate").der().to_vec();
@@ -125,7 +126,7 @@ impl Shared {
         let quirk = self.quirk();
         let signer = match quirk {
             Quirk::SignedByMachine => &self.machine,
-            Quirk::SignedByStranger => &self.stranger,
+            Quirk::SignedByUnknownCa => &self.unknown_ca,
             _ => &self.issuing,
         };
         let name = match quirk {

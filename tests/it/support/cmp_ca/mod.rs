@@ -56,7 +56,7 @@ struct Shared {
     quirk: Mutex<Quirk>,
     root: Pair,
     issuing: Pair,
-    stranger: Pair,
+    unknown_ca: Pair,
     machine: Pair,
     seen: Mutex<Vec<Seen>>,
     /// Open transactions by ID.
@@ -94,14 +94,14 @@ impl CmpCa {
         let root = Pair::new("root", None, true);
         let issuing = Pair::new("issuing", Some(&root), true);
         let unknown = Pair::new("root", None, true);
-        let stranger = Pair::new("issuing", Some(&unknown), true);
+        let unknown_ca = Pair::new("issuing", Some(&unknown), true);
         let machine = Pair::new("machine", Some(&issuing), false);
         let tls = is_tls.then(|| tls(&root));
         let shared = Arc::new(Shared {
             quirk: Mutex::new(quirk),
             root,
             issuing,
-            stranger,
+            unknown_ca,
             machine,
             seen: Mutex::default(),
             open: Mutex::default(),

@@ -22,11 +22,11 @@ pub(crate) enum Quirk {
     /// Signed by a machine with a certificate of this CA.
     SignedByMachine,
     /// Signed by an unknown CA of the same name.
-    SignedByStranger,
+    SignedByUnknownCa,
     /// A certificate for a key of the CA.
     WrongKey,
     /// A certificate by an unknown CA of the same name.
-    OfStranger,
+    IssuedByUnknownCa,
     NoCertificate,
     /// A CA's certificate, and one for another name.
     MakesCa,
@@ -59,7 +59,7 @@ pub(crate) enum Quirk {
     /// The answer of a proxy for an unavailable server.
     Unavailable,
     /// Earlier transactions are unknown.
-    Forgets,
+    Loses,
     Redirect,
     WrongType,
     Garbage,

@@ -77,7 +77,7 @@ impl Shared {
         verify(&signer.subject_public_key_info, protected, protection_of(raw));
         assert_eq!(header.sender, GeneralName::DirectoryName(signer.subject.clone()));
         let serial = signer.serial_number.as_bytes().to_vec();
-        assert!(lock(&self.serials).contains(&serial), "a certificate of somebody else");
+        assert!(lock(&self.serials).contains(&serial), "a certificate of another client");
     }
 
     fn confirmed(
@@ -105,7 +105,7 @@ impl Shared {
 
     fn polled(&self, header: &PkiHeader<'_>, open: &mut Open, by_password: bool) -> Vec<u8> {
         lock(&self.seen).push(Seen::Poll);
-        if self.quirk() == Quirk::Forgets {
+        if self.quirk() == Quirk::Loses {
             return self.write(header, 23, &error(&refusal()), by_password);
         }
         open.polls += 1;

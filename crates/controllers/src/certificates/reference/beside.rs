@@ -94,8 +94,8 @@ impl SharedCluster {
     fn reconcile(&mut self, mut seen: impl FnMut(&Self)) -> OffsetDateTime {
         let policy = Policy::default();
         for _ in 0..MAX_STEPS {
-            let duties = self.state.assess_user_data().unwrap();
-            let certificates = self.state.certificates(&duties, &BTreeSet::new()).unwrap();
+            let assessments = self.state.assess_user_data().unwrap();
+            let certificates = self.state.certificates(&assessments, &BTreeSet::new()).unwrap();
             let mut generate = |_| KeyAlgorithm::P256.generate();
             match next(&certificates, &policy, self.now, &mut generate).unwrap() {
                 NextAction::Settled { until, .. } => return until,

@@ -38,13 +38,14 @@ impl Report {
     }
 
     /// Reports once for each Secret why it is not edited: an event for each, and a log line for each reason.
-    pub(in crate::certificates) async fn duties(
+    pub(in crate::certificates) async fn assessed_user_data(
         &mut self,
         state: &ClusterState,
-        duties: &BTreeMap<String, Assessment>,
+        assessments: &BTreeMap<String, Assessment>,
     ) {
-        let left_alone =
-            duties.iter().filter_map(|(name, duty)| Some((name.clone(), duty.left_alone()?)));
+        let left_alone = assessments
+            .iter()
+            .filter_map(|(name, assessment)| Some((name.clone(), assessment.left_alone()?)));
         let reported = std::mem::replace(&mut self.left_alone, left_alone.collect());
         let mut by_reason: BTreeMap<String, Vec<&String>> = BTreeMap::new();
         for (name, reason) in &self.left_alone {

@@ -115,7 +115,7 @@ impl CaRequest {
         Some((certificate_request(&name), precondition.clone()))
     }
 
-    pub(in crate::certificates) fn forget(&self) -> Result<Option<SecretWrite>, Malformed> {
+    pub(in crate::certificates) fn discard(&self) -> Result<Option<SecretWrite>, Malformed> {
         let Some(present) = &self.secret else { return Ok(None) };
         Ok(Some(SecretWrite::delete(secret_name(), &present.metadata)?))
     }

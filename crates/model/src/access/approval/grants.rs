@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_yes_is_for_one_machine_and_has_a_time() {
+    fn a_grant_is_for_one_machine_and_has_a_time() {
         let time = "2026-11-25T12:00:00Z";
         let of_pool = json!({
             "approved.machine-config-server.io/192.0.2.7": time,

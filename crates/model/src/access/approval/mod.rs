@@ -7,7 +7,7 @@
 //!                                  │
 //!                                  no ─> 503, waiting: Ignition asks again
 //!
-//!  yes of the command ─────────┐
+//!  grant of a command ─────────┐
 //!  annotation of the pool ─────┼─> a time for each subject ─> open for one window ─> ended
 //!  annotation of the machine ──┘
 //! ```

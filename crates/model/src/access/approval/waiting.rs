@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A machine that has shown a token takes the place of one that has not, and never the other way round. A machine that
-//! asks no longer is forgotten.
+//! asks no longer is discarded.
 
 use core::net::IpAddr;
 use std::num::NonZeroUsize;
@@ -64,7 +64,7 @@ pub struct WaitingMachines {
     most: usize,
     with_token: LruCache<Subject, Waits>,
     others: ByNetwork<Waits>,
-    forgotten: u64,
+    discarded: u64,
 }
 
 impl Default for WaitingMachines {
@@ -98,7 +98,7 @@ impl WaitingMachines {
             most: most.get(),
             with_token: LruCache::unbounded(),
             others: ByNetwork::default(),
-            forgotten: 0,
+            discarded: 0,
         }
     }
 
@@ -116,7 +116,7 @@ impl WaitingMachines {
             self.with_token.push(subject, waits);
         } else {
             let (waits, had_to_go) = self.others.at(address, || new(subject.clone()));
-            self.forgotten += u64::from(had_to_go);
+            self.discarded += u64::from(had_to_go);
             if waits.subject == subject {
                 waits.note(request, now);
             } else {
@@ -129,7 +129,7 @@ impl WaitingMachines {
             } else {
                 self.with_token.pop_lru();
             }
-            self.forgotten += 1;
+            self.discarded += 1;
         }
     }
 
@@ -143,8 +143,8 @@ impl WaitingMachines {
         }
     }
 
-    /// Forgets the machines that ask no longer.
-    pub fn forget_silent(&mut self, now: ClockReading) {
+    /// Discards the machines that ask no longer.
+    pub fn discard_silent(&mut self, now: ClockReading) {
         let is_silent = |waits: &Waits| now.up.saturating_sub(waits.last.up) >= SILENCE;
         while self.with_token.peek_lru().is_some_and(|(_, waits)| is_silent(waits)) {
             self.with_token.pop_lru();
@@ -160,9 +160,9 @@ impl WaitingMachines {
         with_token.chain(self.others.iter().map(|(_, waits)| waits))
     }
 
-    /// Number of machines that were forgotten for others.
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
+    /// Number of machines that were discarded for others.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
         }
         assert_eq!(list.iter().count(), MAX_WAITING.get());
         assert!((0..most - 1).all(|number| find(&list, v4(number)).is_some()));
-        assert_eq!(list.forgotten(), 199_999);
+        assert_eq!(list.discarded(), 199_999);
         // Those with a token have all places, and the one that has not asked for longest goes.
         for number in [most, 0, most + 1] {
             note(&mut list, v4(number), Some(&token), 1);
@@ -277,9 +277,9 @@ mod tests {
         let other = find(&list, v4(1)).unwrap();
         assert_eq!((other.token.as_deref(), other.since.up), (Some("s"), Duration::ZERO));
         list.remove(&Subject::Named("rack-7".into()));
-        list.forget_silent(after(919));
+        list.discard_silent(after(919));
         assert_eq!(list.iter().count(), 1);
-        list.forget_silent(after(920));
+        list.discard_silent(after(920));
         assert_eq!(list.iter().count(), 0);
         note(&mut list, v4(5), None, 920);
         list.remove(&Subject::at("infra", v4(5)));

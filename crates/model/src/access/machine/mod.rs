@@ -1,7 +1,7 @@
 //! Tokens of single machines: each opens the config of one pool for one machine, for a limited time.
 //!
 //! ```text
-//!            an answer begins        it is taken whole        the window passes
+//!            an answer begins        it is delivered in full  the window passes
 //!  armed ──────────────────> begun ───────────────────> taken ───────────────> spent
 //!    ^                        │  the longest delivery passes                      │
 //!    │                        └──────────────────────────────────────────────────>│

@@ -45,7 +45,7 @@ pub struct RecordedUse {
     /// Beginning of the first answer.
     #[serde(with = "rfc3339")]
     pub first: OffsetDateTime,
-    /// Time at which an answer counts as taken whole. The server that gave it may know better.
+    /// Time at which an answer counts as delivered in full. The server that gave it may know better.
     #[serde(with = "rfc3339")]
     pub last: OffsetDateTime,
     /// End of the window by the server that recorded this, for people.

@@ -17,7 +17,7 @@ const MAX_EARLIER: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineToken {
-    /// Token in plain text, which the machine's pointer config carries.
+    /// Token in plain text, which the machine's pointer config contains.
     pub token: Token,
     /// Pool that it opens.
     pub pool: String,
@@ -144,7 +144,7 @@ impl MachineToken {
         earlier
     }
 
-    /// The record once the machine's object is gone; `None` once it can be forgotten.
+    /// The record once the machine's object is gone; `None` once it can be discarded.
     #[must_use]
     pub fn revoked(&self, now: OffsetDateTime) -> Option<Self> {
         let at = self.revoked.unwrap_or(now);

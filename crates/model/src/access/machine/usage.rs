@@ -12,13 +12,13 @@ use super::status::RecordedUse;
 
 /// Difference between clocks that counts as correct.
 pub(in crate::access) const TOLERANCE: Duration = Duration::from_secs(300);
-/// Minimum time from the first answer on after which a token is spent even if no answer was taken whole. It is no shorter
+/// Minimum time from the first answer on after which a token is spent even if no answer was delivered in full. It is no shorter
 /// than the window.
 const LONGEST_DELIVERY: Duration = Duration::from_secs(24 * 3_600);
 /// Maximum number of addresses that are remembered for a token.
 pub const MAX_ADDRESSES: usize = 8;
 
-/// Time for which a token stays open after an answer was taken whole.
+/// Time for which a token stays open after an answer was delivered in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window(pub Duration);
 
@@ -44,10 +44,10 @@ pub struct Usage {
     /// Beginning of the first answer.
     #[serde(skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     begun: Option<OffsetDateTime>,
-    /// Beginning of the last answer until one was taken whole.
+    /// Beginning of the last answer until one was delivered in full.
     #[serde(skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     last: Option<OffsetDateTime>,
-    /// Time at which an answer was first taken whole.
+    /// Time at which an answer was first delivered in full.
     #[serde(skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     taken: Option<OffsetDateTime>,
     /// True if the token was found spent, whatever the clock says later.
@@ -68,9 +68,9 @@ pub struct Usage {
 pub enum Stage {
     /// No answer has begun.
     Armed,
-    /// An answer has begun, and none was taken whole.
+    /// An answer has begun, and none was delivered in full.
     Begun,
-    /// An answer was taken whole at this time, and the window is open.
+    /// An answer was delivered in full at this time, and the window is open.
     Taken(OffsetDateTime),
     /// The token opens nothing.
     Spent,
@@ -95,7 +95,7 @@ pub struct UsageChange {
 }
 
 impl Usage {
-    /// The usage as a new process finds it: an answer that the earlier one began may have been taken whole.
+    /// The usage as a new process finds it: an answer that the earlier one began may have been delivered in full.
     #[must_use]
     pub fn found(mut self) -> Self {
         self.taken = self.taken.or(self.last);
@@ -153,7 +153,7 @@ impl Usage {
         self.addresses.len() < MAX_ADDRESSES && self.addresses.insert(address.to_canonical())
     }
 
-    /// Records that an answer was taken whole that began at the time `began` of this process. Returns true if it is the
+    /// Records that an answer was delivered in full that began at the time `began` of this process. Returns true if it is the
     /// first one. An answer that began before the token was armed again is none of this usage.
     pub fn take(&mut self, began: Duration, now: ClockReading) -> bool {
         let is_of_this = self.begun_up.is_none_or(|first| began >= first);
@@ -170,7 +170,7 @@ impl Usage {
     }
 
     /// The use for other servers, with the end of the window by this one's clock; `None` before the first answer. Until an
-    /// answer was taken whole, the last one counts as that: its server can die before it reports that.
+    /// answer was delivered in full, the last one counts as that: its server can die before it reports that.
     pub fn record(&self, window: Window) -> Option<RecordedUse> {
         let last = self.taken.or(self.last)?;
         Some(RecordedUse {
@@ -202,7 +202,7 @@ impl Usage {
         }
     }
 
-    /// Time at which an answer was first taken whole.
+    /// Time at which an answer was first delivered in full.
     pub fn taken(&self) -> Option<OffsetDateTime> {
         self.taken
     }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_answer_that_is_taken_whole_opens_a_window_and_then_the_token_is_spent() {
+    fn the_first_answer_that_is_delivered_in_full_opens_a_window_and_then_the_token_is_spent() {
         let mut usage = Usage::default();
         assert_eq!(usage.stage(WINDOW, after(0)), Stage::Armed);
         // It can wait for its first boot for long.
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_never_taken_whole_are_bounded() {
+    fn answers_that_are_never_delivered_in_full_are_bounded() {
         let mut usage = Usage::default();
         for seconds in (0..86_400).step_by(600) {
             usage.begin(address(1), after(seconds));

@@ -14,7 +14,7 @@ use super::super::token::Token;
 pub struct RotationPolicy {
     /// Age at which a pointer config's token is replaced. Default 7 days.
     pub period: Duration,
-    /// Time for which a token is accepted after no pointer config carries it any longer. Default 24 hours.
+    /// Time for which a token is accepted after no pointer config contains it any longer. Default 24 hours.
     pub overlap: Duration,
 }
 
@@ -32,13 +32,13 @@ pub struct PointerToken {
     /// Pool of the fetch.
     pub pool: String,
     /// Credential of the fetch.
-    pub carries: FetchCredential,
+    pub credential: FetchCredential,
     /// True if it must not be written at present, because the last write failed. A pointer config that can never be
-    /// written [cannot carry a token](FetchCredential::Cannot).
+    /// written [cannot contain a token](FetchCredential::Cannot).
     pub waits: bool,
 }
 
-/// Credential that a fetch carries.
+/// Credential of a fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchCredential {
     /// No credential.
@@ -98,21 +98,21 @@ pub enum Reason {
     /// Servers must accept new tokens.
     #[error("publishing new tokens to servers")]
     New,
-    /// Pointer configs must carry the newest tokens.
+    /// Pointer configs must contain the newest tokens.
     #[error("writing the newest tokens into pointer configs")]
-    Carry,
+    Embed,
     /// Tokens are superseded and get an expiry.
     #[error("ending older tokens that no pointer config has any more")]
     Ending,
     /// Expired tokens are deleted, first the text, later the hash.
     #[error("removing expired tokens")]
-    Forgotten,
+    Discarded,
     /// Both lists must name the enforced pools.
     #[error("recording the enforced pools with the tokens")]
     Remembered,
     /// The evidence has changed: a pool can or need not be enforced, or a pointer config lacks a token.
     #[error("recording changes of pointer configs")]
-    Standing,
+    EvidenceChanged,
 }
 
 /// Next action.

@@ -17,10 +17,10 @@ struct World {
 
 impl World {
     fn new(pool: &str, mode: AccessMode, pointers: &[FetchCredential]) -> Self {
-        let pointer = |(number, carries): (usize, &FetchCredential)| PointerToken {
+        let pointer = |(number, credential): (usize, &FetchCredential)| PointerToken {
             name: format!("{pool}-{number}"),
             pool: pool.to_owned(),
-            carries: carries.clone(),
+            credential: credential.clone(),
             waits: false,
         };
         let state = TokenState {
@@ -44,7 +44,7 @@ impl World {
             Write::Pointers(writes) => {
                 for PointerWrite { name, token, .. } in writes {
                     let found = self.state.pointers.iter_mut().find(|it| it.name == name);
-                    found.expect("one that there is").carries = FetchCredential::Token(token);
+                    found.expect("one that there is").credential = FetchCredential::Token(token);
                 }
             }
         }
@@ -74,14 +74,14 @@ impl World {
 }
 
 #[test]
-fn a_token_that_servers_know_for_another_pool_is_carried_no_more() {
+fn a_token_that_servers_know_for_another_pool_is_embedded_no_more() {
     let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     world.settle(NOON);
     let before = world.token();
     world.state.records.tokens[0].pools = ["master".to_owned()].into();
     world.settle(NOON);
     assert_ne!(world.token(), before);
-    assert_eq!(world.state.pointers[0].carries, FetchCredential::Token(world.token()));
+    assert_eq!(world.state.pointers[0].credential, FetchCredential::Token(world.token()));
 }
 
 /// The last moment, which people write for "never".
@@ -104,15 +104,20 @@ fn the_last_day_that_there_is_is_an_end_like_any_other() {
 }
 
 #[test]
-fn a_token_is_issued_published_carried_and_enforced_in_this_order() {
+fn a_token_is_issued_published_embedded_and_enforced_in_this_order() {
     let mut world = World::new(
         "worker",
         AccessMode::Enforce,
         &[FetchCredential::Nothing, FetchCredential::Nothing],
     );
     let pool = || "worker".to_owned();
-    let steps =
-        [Reason::First(pool()), Reason::New, Reason::Carry, Reason::Remembered, Reason::Standing];
+    let steps = [
+        Reason::First(pool()),
+        Reason::New,
+        Reason::Embed,
+        Reason::Remembered,
+        Reason::EvidenceChanged,
+    ];
     assert_eq!(world.settle(NOON), steps);
     assert!(world.state.records.enforced.contains("worker"));
     let (until, attention) = world.settled(NOON);
@@ -122,7 +127,7 @@ fn a_token_is_issued_published_carried_and_enforced_in_this_order() {
     let old = world.token();
     let due = NOON + POLICY.period;
     let steps =
-        [Reason::Due(pool()), Reason::New, Reason::Carry, Reason::Ending, Reason::Forgotten];
+        [Reason::Due(pool()), Reason::New, Reason::Embed, Reason::Ending, Reason::Discarded];
     assert_eq!(world.settle(due), steps);
     assert_eq!(world.until(&old), Some(due + POLICY.overlap));
     assert_eq!(world.until(&world.token()), None);
@@ -149,11 +154,11 @@ fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
         attention,
         ["pool worker: not set to be enforced: worker-1: spec 2.2 has no headers"]
     );
-    world.state.pointers[1].carries = FetchCredential::Other;
+    world.state.pointers[1].credential = FetchCredential::Other;
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
     // A later one does not open the pool again.
-    world.state.pointers[1].carries = cannot;
+    world.state.pointers[1].credential = cannot;
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
     let (_, attention) = world.settled(NOON);
@@ -183,9 +188,13 @@ fn a_pool_that_appears_is_never_said_to_lack_a_token_that_its_pointer_config_is_
     assert!(without.state.records.enforced.contains("worker"));
     // A pointer config is made for it, before or after the controller has seen the pool.
     let other = world.state.pointers[0].clone();
-    let carries = FetchCredential::Nothing;
-    let made =
-        PointerToken { name: "new".to_owned(), pool: "worker".to_owned(), carries, waits: false };
+    let credential = FetchCredential::Nothing;
+    let made = PointerToken {
+        name: "new".to_owned(),
+        pool: "worker".to_owned(),
+        credential,
+        waits: false,
+    };
     for mut world in [world, without] {
         world.state.pointers = vec![other.clone(), made.clone()];
         while world.step(NOON).is_some() {
@@ -219,7 +228,7 @@ fn a_pool_that_is_open_stays_so_until_its_pointers_carry_tokens() {
     world.settle(NOON);
     assert_eq!(world.state.records.without_token["worker"], ["worker-0: spec 3.0 has no headers"]);
     // A pointer config of a newer spec replaces it, and cannot be written, not even when the next token is due.
-    world.state.pointers[0].carries = FetchCredential::Nothing;
+    world.state.pointers[0].credential = FetchCredential::Nothing;
     world.state.pointers[0].waits = true;
     for now in [NOON, NOON + POLICY.period] {
         while world.step(now).is_some() {
@@ -243,7 +252,8 @@ fn enforced_with_one_that_cannot() -> World {
         &[FetchCredential::Nothing, FetchCredential::Nothing],
     );
     world.settle(NOON);
-    world.state.pointers[1].carries = FetchCredential::Cannot("spec 3.0 has no headers".to_owned());
+    world.state.pointers[1].credential =
+        FetchCredential::Cannot("spec 3.0 has no headers".to_owned());
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
     world
@@ -253,7 +263,8 @@ fn enforced_with_one_that_cannot() -> World {
 fn a_pool_that_was_away_is_enforced_when_it_is_back() {
     let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     world.settle(NOON);
-    world.state.pointers[0].carries = FetchCredential::Cannot("spec 3.0 has no headers".to_owned());
+    world.state.pointers[0].credential =
+        FetchCredential::Cannot("spec 3.0 has no headers".to_owned());
     world.settle(NOON);
     let pools = std::mem::take(&mut world.state.pools);
     world.settle(NOON);
@@ -280,7 +291,7 @@ fn what_cannot_be_written_is_enforced_all_the_same() {
     let records = current_records(&world.state, NOON);
     assert_eq!(records.tokens, world.state.records.tokens);
     assert!(records.enforced.contains("worker"));
-    world.state.pointers[0].carries = FetchCredential::Nothing;
+    world.state.pointers[0].credential = FetchCredential::Nothing;
     assert!(current_records(&world.state, NOON).enforced.is_empty());
 }
 
@@ -289,20 +300,20 @@ fn to_write_a_token_into_a_pointer_config_makes_it_none() {
     let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     world.settle(NOON);
     let made_up = Token::new([200; 32]);
-    world.state.pointers[0].carries = FetchCredential::Token(made_up.clone());
-    assert_eq!(world.settle(NOON), [Reason::Carry]);
+    world.state.pointers[0].credential = FetchCredential::Token(made_up.clone());
+    assert_eq!(world.settle(NOON), [Reason::Embed]);
     assert!(world.state.records.find(&made_up.hash()).is_none());
-    // A token that was revoked so long ago that it is forgotten is not accepted again.
+    // A token that was revoked so long ago that it is discarded is not accepted again.
     let leaked = world.token();
     world.state.records.tokens[0].revoked = Some(NOON);
     world.settle(NOON);
     let later = NOON + REMEMBERED;
     world.settle(later);
-    assert!(world.state.records.find(&leaked.hash()).is_none(), "it is forgotten");
-    world.state.pointers[0].carries = FetchCredential::Token(leaked.clone());
+    assert!(world.state.records.find(&leaked.hash()).is_none(), "it is discarded");
+    world.state.pointers[0].credential = FetchCredential::Token(leaked.clone());
     world.settle(later);
     assert!(world.state.records.find(&leaked.hash()).is_none());
-    assert_eq!(world.state.pointers[0].carries, FetchCredential::Token(world.token()));
+    assert_eq!(world.state.pointers[0].credential, FetchCredential::Token(world.token()));
 }
 
 #[test]
@@ -314,7 +325,7 @@ fn a_pointer_that_cannot_be_written_keeps_its_token_alive() {
     let later = NOON + Duration::days(8);
     world.settle(later);
     assert_ne!(world.token(), old);
-    assert_eq!(world.until(&old), None, "it is carried still");
+    assert_eq!(world.until(&old), None, "it is still embedded");
     world.state.pointers[0].waits = false;
     world.settle(later + Duration::DAY);
     assert_eq!(world.until(&old), Some(later + Duration::days(2)));
@@ -354,7 +365,7 @@ fn a_clock_that_is_wrong_ends_nothing_for_good() {
     (named.name, named.until) = (Some("rack-7".to_owned()), None);
     world.state.records.tokens.push(named);
     world.settle(NOON);
-    assert_eq!(world.state.pointers[0].carries, FetchCredential::Token(token));
+    assert_eq!(world.state.pointers[0].credential, FetchCredential::Token(token));
     for before in [first, second] {
         assert_eq!(world.until(&before), Some(NOON + POLICY.overlap));
     }
@@ -370,7 +381,7 @@ fn a_revoked_token_is_replaced_and_stays_revoked() {
     world.settle(NOON);
     assert_ne!(world.token(), leaked);
     assert!(world.state.records.find(&leaked.hash()).unwrap().revoked.is_some());
-    assert_eq!(world.state.pointers[0].carries, FetchCredential::Token(world.token()));
+    assert_eq!(world.state.pointers[0].credential, FetchCredential::Token(world.token()));
     assert!(world.state.issued.tokens.iter().all(|issued| issued.token != leaked));
 }
 

@@ -68,7 +68,7 @@ static EC_384: LazyLock<Signer> = LazyLock::new(|| Signer::new("ec-384", Algorit
 static ED: LazyLock<Signer> = LazyLock::new(|| Signer::new("ed", Algorithm::EdDSA));
 static RSA: LazyLock<Signer> = LazyLock::new(|| Signer::new("rsa", Algorithm::RS256));
 /// An unknown key with the ID of a known one.
-static STRANGER: LazyLock<Signer> = LazyLock::new(|| Signer::new("ec", Algorithm::ES256));
+static UNKNOWN_SIGNER: LazyLock<Signer> = LazyLock::new(|| Signer::new("ec", Algorithm::ES256));
 
 fn settings() -> Settings {
     Settings::Issuer {
@@ -111,7 +111,7 @@ fn a_verdict_opens_the_pools_of_the_rules_that_it_matches() {
     }
     let named = json!({"exp": now + 60, "sub": "rack-7", "submods": good["submods"]});
     assert_eq!(judged("worker", &named), opened("rule confidential of rack-7"));
-    let forged = tokens.verify(&STRANGER.sign(&good), "worker", NOW);
+    let forged = tokens.verify(&UNKNOWN_SIGNER.sign(&good), "worker", NOW);
     assert_eq!(forged, Some(Err(Refusal::Unsigned)));
 }
 
@@ -246,10 +246,10 @@ fn only_the_named_key_with_an_algorithm_of_its_own_is_believed() {
     let (message, signature) = token.rsplit_once('.').unwrap();
     let other_claims = EC.sign(&claims_with("pools", json!("master")));
     let (_, other_signature) = other_claims.rsplit_once('.').unwrap();
-    let stranger_jwk = STRANGER.jwk();
+    let unknown_jwk = UNKNOWN_SIGNER.jwk();
     for (token, expected) in [
         (token.clone(), accepted()),
-        (STRANGER.sign(&good), refused(Unsigned)),
+        (UNKNOWN_SIGNER.sign(&good), refused(Unsigned)),
         (format!("{message}.{other_signature}"), refused(Unsigned)),
         (format!("{message}."), refused(Unsigned)),
         (format!("{message}.{}", part("short")), refused(Unsigned)),
@@ -262,14 +262,14 @@ fn only_the_named_key_with_an_algorithm_of_its_own_is_believed() {
         (EC.signed_as(head("ES256", ""), &good), refused(Unknown)),
         // Without a key ID, only one key is suitable.
         (EC.signed_as(json!({"alg": "ES256"}), &good), accepted()),
-        (STRANGER.signed_as(json!({"alg": "ES256"}), &good), refused(Unsigned)),
+        (UNKNOWN_SIGNER.signed_as(json!({"alg": "ES256"}), &good), refused(Unsigned)),
         // Only keys of the set count.
         (
-            STRANGER.signed_as(json!({"alg": "ES256", "jwk": stranger_jwk}), &good),
+            UNKNOWN_SIGNER.signed_as(json!({"alg": "ES256", "jwk": unknown_jwk}), &good),
             refused(Unsigned),
         ),
         (
-            STRANGER
+            UNKNOWN_SIGNER
                 .signed_as(json!({"alg": "ES256", "kid": "x", "jku": "https://a.example"}), &good),
             refused(Unknown),
         ),
@@ -324,11 +324,11 @@ fn a_key_that_is_not_there_tells_nothing() {
         claims_with("iss", json!("else")),
         json!({}),
     ] {
-        for signer in [&*EC, &*STRANGER] {
+        for signer in [&*EC, &*UNKNOWN_SIGNER] {
             let token = signer.signed_as(unknown.clone(), &claims);
             assert_eq!(verdict(&token), refused(Refusal::Unknown), "{claims}");
         }
-        let token = STRANGER.signed_as(bad.clone(), &claims);
+        let token = UNKNOWN_SIGNER.signed_as(bad.clone(), &claims);
         assert_eq!(verdict(&token), refused(Refusal::Unsigned), "{claims}");
     }
 }
@@ -336,8 +336,8 @@ fn a_key_that_is_not_there_tells_nothing() {
 #[test]
 fn a_key_that_is_not_there_is_refused_no_sooner_than_one_that_is() {
     let tokens = tokens();
-    let stranger = Signer::new("ec-384", Algorithm::ES384);
-    let token = |id: &str| stranger.signed_as(json!({"alg": "ES384", "kid": id}), &claims());
+    let unknown_signer = Signer::new("ec-384", Algorithm::ES384);
+    let token = |id: &str| unknown_signer.signed_as(json!({"alg": "ES384", "kid": id}), &claims());
     let least = |token: &str| {
         let times = (0..100).map(|_| {
             let began = Instant::now();
@@ -358,8 +358,8 @@ fn without_a_name_no_key_is_guessed_among_several() {
     assert_eq!(both.verify(&nameless, "worker", NOW), refused(Refusal::Unknown));
     assert_eq!(both.verify(&second.sign(&claims()), "worker", NOW), accepted());
     // Two keys with one ID are both tried.
-    let same = set(&[EC.jwk(), STRANGER.jwk()]).unwrap();
-    for signer in [&*EC, &*STRANGER] {
+    let same = set(&[EC.jwk(), UNKNOWN_SIGNER.jwk()]).unwrap();
+    for signer in [&*EC, &*UNKNOWN_SIGNER] {
         assert_eq!(same.verify(&signer.sign(&claims()), "worker", NOW), accepted());
     }
 }

@@ -257,9 +257,9 @@ fn what_is_not_known_of_a_pool_opens_it_to_nobody_and_refuses_nobody_for_good() 
         let policy = Policy { modes, tokens: known.clone(), ..Policy::default() };
         let refusal = |request: &Request<'_>| decide(request, &policy, NOON).refusal();
         for credential in [Credential::Missing, Credential::Malformed, Credential::Bearer("x")] {
-            let stranger = request("worker", credential);
-            assert_eq!(refusal(&stranger), Some(Refusal::NotRead), "{records:?}");
-            let plain = Request { is_private: false, ..stranger };
+            let unproven = request("worker", credential);
+            assert_eq!(refusal(&unproven), Some(Refusal::NotRead), "{records:?}");
+            let plain = Request { is_private: false, ..unproven };
             assert_eq!(refusal(&plain), Some(Refusal::NotRead), "{records:?}");
         }
         // A proof is valid regardless of the unknown parts.

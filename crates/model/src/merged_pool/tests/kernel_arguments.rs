@@ -111,7 +111,7 @@ fn an_argument_that_an_ignition_config_removes_is_set_as_by_the_daemon_and_a_con
 }
 
 #[test]
-fn the_origin_of_an_argument_is_its_machine_config_whoever_sets_it() {
+fn the_origin_of_an_argument_is_its_machine_config_regardless_of_who_sets_it() {
     let parsed = parsed(&[(&["own"], &["quiet"]), (&[], &["quiet", "psi=1"])]);
     let sources: Vec<_> = parsed.iter().collect();
     let of = |setter| -> Vec<String> {

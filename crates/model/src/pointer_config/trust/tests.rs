@@ -43,8 +43,8 @@ fn named(name: &str, key: &KeyPair) -> Certificate {
 }
 
 /// A CA that is not the machine config server's.
-fn stranger() -> Certificate {
-    named("stranger", &KeyAlgorithm::P256.generate().unwrap())
+fn unrelated() -> Certificate {
+    named("unrelated", &KeyAlgorithm::P256.generate().unwrap())
 }
 
 /// The readable certificates of an entry.
@@ -128,22 +128,22 @@ fn what_means_the_same_is_left_as_it_is() {
 }
 
 #[test]
-fn strangers_stay_where_they_are() {
-    let (old, new, stranger) = (ca(100), ca(0), stranger());
+fn unrelated_cas_stay_where_they_are() {
+    let (old, new, unrelated) = (ca(100), ca(0), unrelated());
     let bundle = [new.clone(), old.clone()];
     let other = json!({"source": "https://example.com/ca.pem"});
     let after =
-        patched(&config("3.1.0", &[plain(&[&stranger]), other.clone(), plain(&[&old])]), &bundle);
+        patched(&config("3.1.0", &[plain(&[&unrelated]), other.clone(), plain(&[&old])]), &bundle);
     let entries = &after["ignition"]["security"]["tls"]["certificateAuthorities"];
-    assert_eq!(entries[0], plain(&[&stranger]));
+    assert_eq!(entries[0], plain(&[&unrelated]));
     assert_eq!(entries[1], other);
     assert_eq!(understood(&entries[2]), bundle);
     // In one entry with this server's CAs, it stays too.
-    let after = patched(&config("3.1.0", &[plain(&[&stranger, &old])]), &bundle);
+    let after = patched(&config("3.1.0", &[plain(&[&unrelated, &old])]), &bundle);
     let entries = &after["ignition"]["security"]["tls"]["certificateAuthorities"];
-    assert_eq!(understood(&entries[0]), [new, old, stranger.clone()]);
+    assert_eq!(understood(&entries[0]), [new, old, unrelated.clone()]);
 
-    let alone = assessed(&config("3.1.0", &[plain(&[&stranger])]), &bundle);
+    let alone = assessed(&config("3.1.0", &[plain(&[&unrelated])]), &bundle);
     assert_eq!(alone, Assessment::LeftAlone(LeftAlone::Foreign));
 }
 
@@ -277,15 +277,15 @@ fn every_byte_around_the_cas_stays() {
             &format!(r#"]}}}}}},"deeper":{{"a":{deep}}}}}"#),
         ),
     ];
-    let stranger = plain(&[&stranger()]).to_string().replacen('{', r#"{"x":1.10, "#, 1);
+    let unrelated = plain(&[&unrelated()]).to_string().replacen('{', r#"{"x":1.10, "#, 1);
     // The list before and after.
     let lists = [
         (own.clone(), written.clone()),
         (spaced.clone(), written.clone()),
         (format!("{own} , {spaced}"), written.clone()),
-        (format!("{stranger} ,\n{own}"), format!("{stranger} ,\n{written}")),
-        (format!("{own},{stranger} ,{own}"), format!("{written},{stranger}")),
-        (format!("{own},{own} ,{stranger}"), format!("{written} ,{stranger}")),
+        (format!("{unrelated} ,\n{own}"), format!("{unrelated} ,\n{written}")),
+        (format!("{own},{unrelated} ,{own}"), format!("{written},{unrelated}")),
+        (format!("{own},{own} ,{unrelated}"), format!("{written} ,{unrelated}")),
         (format!("null,{own},1.10 , {own},{own} , []"), format!("null,{written},1.10 , []")),
         (
             own.replacen('{', r#"{"httpHeaders":[{"name":"a","value":1.10}],"#, 1),
@@ -460,10 +460,13 @@ fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
         assert_eq!(pointer.holders[0].trusted, known);
         assert_eq!(pointer.hosts, ["api-int.example.com".parse().unwrap()]);
         assert!(config.fetches_from("https://api-int.example.com:22623/config/worker"));
-        let carried = config.carriers("a", &bundle, &known, true);
-        assert_eq!(carried.len(), 1);
-        assert_eq!(carried[0].pool, "worker");
-        assert!(matches!(carried[0].carries, crate::access::rotation::FetchCredential::Cannot(_)));
+        let embedded = config.embedded_tokens("a", &bundle, &known, true);
+        assert_eq!(embedded.len(), 1);
+        assert_eq!(embedded[0].pool, "worker");
+        assert!(matches!(
+            embedded[0].credential,
+            crate::access::rotation::FetchCredential::Cannot(_)
+        ));
         // A config of another server is not reported.
         let unknown = assess(&text, &bundle, &[]);
         assert!(

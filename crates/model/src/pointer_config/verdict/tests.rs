@@ -469,8 +469,8 @@ fn each_reason_not_to_boot_is_reported_once() {
             "worker.ign cannot boot a machine: the serving certificate does not name {host}"
         ))
     );
-    let stranger = of_ca(&self::ca(), &["api-int.example.com", "API-INT.example.com"]);
-    assert_eq!(stranger.len(), 1, "{stranger:?}");
+    let unrelated = of_ca(&self::ca(), &["api-int.example.com", "API-INT.example.com"]);
+    assert_eq!(unrelated.len(), 1, "{unrelated:?}");
     let later = NOW + VALIDITY + Duration::DAY;
     let late = refusals(&changed(SpecVersion::V3_1, |_| {}), later);
     assert!(late[0].contains("expired at"), "{late:?}");

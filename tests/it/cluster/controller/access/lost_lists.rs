@@ -69,7 +69,7 @@ fn a_list_of_tokens_that_was_never_there_opens_nothing() {
         waits(&server)?;
         (!server.degraded().contains("not found")).then_some(())
     });
-    // Once somebody keeps tokens, it is enforced.
+    // Once a controller keeps tokens, it is enforced.
     controller.terminate();
     let _controller = site.start(&["--access", "enforce"]);
     wait_asking("the pool to be enforced", || {
@@ -161,7 +161,7 @@ fn broken_lists_of_tokens_are_named_and_not_written_over() {
     controller.terminate();
 }
 
-/// By this the API server asks somebody who is not there, and then has an internal error.
+/// By this the API server asks a server that is not there, and then has an internal error.
 fn hook_of_nobody() -> Value {
     json!({
         "metadata": {"name": "nobody"},

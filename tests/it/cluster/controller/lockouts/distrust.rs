@@ -28,7 +28,7 @@ fn is_gone(site: &ControlledCluster, ca: &Certificate) -> bool {
 #[test]
 fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     let site = ControlledCluster::new();
-    let controller = site.start_in_order();
+    let controller = site.start_healthy();
     let leaked = site.trusted().remove(0);
     let key = String::from_utf8(value(&site.object(&ca()), "tls.key")).expect("text");
     let old = site.user_data("worker-user-data-managed");
@@ -46,7 +46,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     let is_gone = |ca: &Certificate| is_gone(&site, ca);
     site.certs(&["distrust", &leaked.common_name, "--yes"]).done();
     wait_for("it to leave", || is_gone(&leaked).then_some(()));
-    site.in_order(&controller);
+    site.healthy(&controller);
     let holds_key = || {
         let secret = site.object(&ca());
         let texts = ["tls.key", "previous-cas.pem"].map(|name| value(&secret, name));
@@ -66,7 +66,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     wait_for("late user data to follow", || {
         (trusted(&site.user_data("late-user-data")) == site.bundle().as_bytes()).then_some(())
     });
-    site.in_order(&controller);
+    site.healthy(&controller);
     assert!(site.previous().contains(DISTRUSTED));
 
     // By hand: all that there are, the one that signs among them.
@@ -74,7 +74,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     let fingerprints: Vec<_> = all.iter().map(Certificate::fingerprint).collect();
     site.annotate(&ca(), &json!({DISTRUST: fingerprints.join(", ")}));
     wait_for("all to leave", || all.iter().all(is_gone).then_some(()));
-    site.in_order(&controller);
+    site.healthy(&controller);
     assert_eq!(site.trusted().len(), 1);
     let (server, _) = server(&site);
     Machine::new().boot(&pointer(&site, &server));
@@ -124,7 +124,7 @@ impl Documented<'_> {
 
     fn leaves(&self, leaked: &Certificate) {
         wait_for("it to leave", || (!self.site.trusted().contains(leaked)).then_some(()));
-        self.site.in_order(self.controller);
+        self.site.healthy(self.controller);
     }
 
     /// In a directory; in the cluster by the command, and by the annotation.
@@ -167,10 +167,10 @@ impl Documented<'_> {
         fs::remove_dir_all(self.certs()).expect("a folder");
         self.site.cluster.delete(&ca());
         self.site.object(&ca());
-        self.site.in_order(self.controller);
+        self.site.healthy(self.controller);
         self.run(restore);
         self.run(restore_secret);
-        self.site.in_order(self.controller);
+        self.site.healthy(self.controller);
         let _running = self.serve();
         self.run(CHECK);
         self.run(&Self::in_cluster(CHECK));
@@ -179,7 +179,7 @@ impl Documented<'_> {
         assert_eq!(trusted(&self.file("user-data/worker.ign")), trusted(&old[1]));
     }
 
-    /// What is served stays until somebody insists.
+    /// What is served stays until an administrator insists.
     fn lost(&self) {
         let lost_key = commands("how-to/lost-key.md");
         let [lose, lose_secret, force] = &lost_key[..] else { panic!("{lost_key:?}") };
@@ -188,14 +188,14 @@ impl Documented<'_> {
         self.run(lose);
         self.run(lose_secret);
         wait_for("a new CA", || self.site.cluster.get(&ca()));
-        self.site.in_order(self.controller);
+        self.site.healthy(self.controller);
         let _running = self.serve();
         self.run(CHECK);
         assert_eq!(served(), before);
         self.run(force);
         self.run(&Self::in_cluster(force));
         wait_for("new pairs", || served().iter().zip(&before).all(|(a, b)| a != b).then_some(()));
-        self.site.in_order(self.controller);
+        self.site.healthy(self.controller);
         self.run(CHECK);
     }
 }
@@ -203,7 +203,7 @@ impl Documented<'_> {
 #[test]
 fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
     let site = ControlledCluster::new();
-    let controller = site.start_in_order();
+    let controller = site.start_healthy();
     let directory = tempfile::tempdir().expect("a temporary folder");
     let documented = Documented { site: &site, controller: &controller, directory };
     let running = documented.serve();

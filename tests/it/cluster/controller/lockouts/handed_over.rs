@@ -44,7 +44,7 @@ impl HandedOver {
 }
 
 #[test]
-fn what_serve_made_goes_on_booting_after_the_controller_has_taken_over() {
+fn what_serve_made_continues_to_boot_machines_after_the_controller_has_taken_over() {
     let site = ControlledCluster::new();
     let made = HandedOver::new();
     let first = made.pointer();
@@ -55,7 +55,7 @@ fn what_serve_made_goes_on_booting_after_the_controller_has_taken_over() {
         made.run(&site, &HandedOver::command(name));
     }
     let pair = site.chain(&serving());
-    let _controller = site.start_in_order();
+    let _controller = site.start_healthy();
     assert_eq!(site.chain(&serving()), pair, "nothing needs to be issued");
     let (server, mounted) = server(&site);
     let boot_all = || {
@@ -90,7 +90,7 @@ fn a_pair_that_came_without_its_ca_stays_until_the_ca_comes() {
     assert!(site.boots(made.pointer().as_bytes()));
     let late = HandedOver::command("machine-config-server-ca");
     made.run(&site, &(late + " --dry-run=client -o yaml | kubectl replace -f -"));
-    site.in_order(&controller);
+    site.healthy(&controller);
     assert_eq!(site.serial(&serving()), pair);
     assert!(site.boots(made.pointer().as_bytes()));
     assert!(site.boots(&site.user_data("worker-user-data-managed")));

@@ -21,7 +21,7 @@ fn the_first_ca_of_bundle_and_user_data_vouches_for_what_is_served_at_any_moment
     let site = ControlledCluster::new();
     let controller = site.start(&[]);
     let managed = site.user_data("worker-user-data-managed");
-    site.in_order(&controller);
+    site.healthy(&controller);
     let mut spec_2 = user_data_config("2.2.0", &json!({"source": ""}));
     let pem = trusted(&managed);
     let source = format!("data:;base64,{}", BASE64.encode(pem));
@@ -39,7 +39,7 @@ fn the_first_ca_of_bundle_and_user_data_vouches_for_what_is_served_at_any_moment
     meanwhile(1, the_first_ca_vouches, |looks| {
         for round in 0..4 {
             site.rotate(&round.to_string());
-            looks.goes_on(2);
+            looks.continues(2);
         }
     });
 }
@@ -49,7 +49,7 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     let site = ControlledCluster::new();
     let mut first = site.start(&[]);
     site.object(&user_data("worker-user-data-managed"));
-    site.in_order(&first);
+    site.healthy(&first);
     first.terminate();
     let state = || {
         [ca(), serving(), bundle(), user_data("worker-user-data-managed")]
@@ -84,7 +84,7 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     }
     let mut next = site.start(&[]);
     site.looked_at("infra");
-    site.in_order(&next);
+    site.healthy(&next);
     assert_eq!(state(), before);
     next.terminate();
 

@@ -44,7 +44,7 @@ fn a_rotation_that_a_custom_ca_does_not_allow_is_refused_until_it_is_forced() {
     site.cluster.create(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps"), &map);
     let controller = site.start(&[]);
     let old = site.user_data("worker-user-data-managed");
-    site.in_order(&controller);
+    site.healthy(&controller);
     let before = site.serial(&serving());
 
     site.annotate(&ca(), &json!({ROTATE: "now"}));
@@ -70,13 +70,13 @@ fn a_rotation_that_a_custom_ca_does_not_allow_is_refused_until_it_is_forced() {
     });
     // Who has no machine that trusts it alone says so, and all is in order.
     site.certs(&["distrust", "Example Corp CA", "--yes"]).done();
-    site.in_order(&controller);
+    site.healthy(&controller);
 }
 
 #[test]
 fn a_ca_that_cannot_be_used_is_kept_and_reported_and_one_that_is_deleted_locks_nobody_out() {
     let site = ControlledCluster::new();
-    let controller = site.start_in_order();
+    let controller = site.start_healthy();
     let directory = site.directory.path();
     let secret = site.object(&ca());
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| value(&secret, name));
@@ -104,26 +104,26 @@ fn a_ca_that_cannot_be_used_is_kept_and_reported_and_one_that_is_deleted_locks_n
         assert_eq!(site.serial(&serving()), pair);
     }
     site.put_pair(&ca(), &certificate, &key);
-    site.in_order(&controller);
+    site.healthy(&controller);
     assert_eq!(site.serial(&serving()), pair);
 
     let (server, _) = server(&site);
     let old = pointer(&site, &server);
     site.cluster.delete(&ca());
     site.object(&ca());
-    site.in_order(&controller);
+    site.healthy(&controller);
     assert_eq!(site.serial(&serving()), pair, "nobody can lead to the old CA without its key");
     assert_eq!(site.trusted().len(), 2);
     let first = TrustHolder::of_one(&site.trusted()[0]);
     assert_eq!(locked_out(&site.chain(&serving()), &[first], OffsetDateTime::now_utc()), []);
     site.cluster.delete(&bundle());
     site.object(&bundle());
-    site.in_order(&controller);
+    site.healthy(&controller);
     assert_eq!(site.trusted().len(), 2);
     Machine::new().boot(&old);
     Machine::new().boot(&pointer(&site, &server));
     // The backup comes back, and with it all that it can sign.
     site.put_pair(&ca(), &certificate, &key);
-    site.in_order(&controller);
+    site.healthy(&controller);
     assert!(site.boots(old.as_bytes()));
 }

@@ -1,4 +1,4 @@
-//! What is refused because it would lock out machines, whoever or whatever asks for it.
+//! What is refused because it would lock out machines, whatever asks for it.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
     site.set_addresses(&["192.0.2.5"]);
     let old = site.old_installation("DNS:localhost,DNS:api-int.example.com,IP:192.0.2.5");
     let pair = site.serial(&serving());
-    let controller = site.start_in_order();
+    let controller = site.start_healthy();
     assert_eq!(site.serial(&serving()), pair);
     assert_eq!(
         site.trusted()[0].common_name,
@@ -31,7 +31,7 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
     let managed = site.user_data("worker-user-data-managed");
     assert!(String::from_utf8_lossy(&managed).contains("//192.0.2.5:"), "it boots, and stays");
     site.set_addresses(&["192.0.2.5"]);
-    site.in_order(&controller);
+    site.healthy(&controller);
 
     // Asked by the command, which tells at once; and by the annotation.
     site.certs(&["rotate", "--ca"]).refused(&["a new signing CA is refused"]);
@@ -49,11 +49,11 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
     for path in [ca(), serving()] {
         site.annotate(&path, &json!({ROTATE: null}));
     }
-    site.in_order(&controller);
+    site.healthy(&controller);
     site.set_addresses(&["192.0.2.6"]);
     site.annotate(&serving(), &json!({ROTATE: "now --force"}));
     wait_for("a new pair", || (site.serial(&serving()) != pair).then_some(()));
-    site.in_order(&controller);
+    site.healthy(&controller);
     assert!(site.boots(&site.user_data("worker-user-data")));
     assert!(!site.boots(old.as_bytes()), "that is what was insisted on");
     let managed = site.user_data("worker-user-data-managed");
@@ -63,7 +63,7 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
 #[test]
 fn a_tool_that_strips_annotations_makes_one_ca_an_hour_at_most() {
     let site = ControlledCluster::new();
-    let controller = site.start_in_order();
+    let controller = site.start_healthy();
     let strip = |times: u32| {
         for _ in 0..times {
             site.annotate(&ca(), &json!({NOT_AFTER: null}));
@@ -92,7 +92,7 @@ fn a_tool_that_strips_annotations_makes_one_ca_an_hour_at_most() {
     assert_eq!(site.chain(&serving()).len(), 3);
     let directory = site.directory.path().join("own");
     fs::create_dir(&directory).expect("a new folder");
-    let own = Pair::make(&directory, "somebody's own");
+    let own = Pair::make(&directory, "another");
     site.put_pair(&serving(), own.pem.as_bytes(), read(&own.key).as_bytes());
     site.reported(&controller, "locked-out", "the trust bundle cannot boot a machine");
     site.looked_at("arbiter");

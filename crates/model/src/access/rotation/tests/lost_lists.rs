@@ -80,13 +80,15 @@ fn whatever_list_is_lost_nobody_is_refused() {
             world.state.records = Records::default();
         }
         if lost & 4 != 0 {
-            world.state.pointers[0].carries = FetchCredential::Nothing;
+            world.state.pointers[0].credential = FetchCredential::Nothing;
         }
         world.settle(NOON);
         let nothing_has_it = lost & 3 == 3 && lost & 4 != 0;
         assert_eq!(holds(&world), !nothing_has_it, "{lost:03b}");
-        let FetchCredential::Token(carried) = &world.state.pointers[0].carries else { panic!() };
-        assert!(world.state.records.find(&carried.hash()).unwrap().is_valid_at(NOON));
+        let FetchCredential::Token(embedded) = &world.state.pointers[0].credential else {
+            panic!()
+        };
+        assert!(world.state.records.find(&embedded.hash()).unwrap().is_valid_at(NOON));
     }
 }
 

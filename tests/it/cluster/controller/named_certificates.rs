@@ -270,8 +270,8 @@ fn the_controllers_page_shows_the_pointer_configs_that_trust_the_certificates() 
     site.settled();
     let client = controller.administrators();
     // One of an older installation, which trusts a CA that is no more.
-    let stranger = Pair::make(site.directory.path(), "localhost");
-    let ca = BASE64.encode(fs::read(&stranger.certificate).expect("a certificate"));
+    let unrelated = Pair::make(site.directory.path(), "localhost");
+    let ca = BASE64.encode(fs::read(&unrelated.certificate).expect("a certificate"));
     let source = json!({"source": format!("data:;base64,{ca}")});
     let text = user_data_config("3.1.0", &source).to_string();
     let text = text.replace("api-int.example.com", "localhost");

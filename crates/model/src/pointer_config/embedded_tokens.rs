@@ -11,9 +11,9 @@ use crate::access::{KnownTokens, Records, Token};
 
 impl PointerConfig<'_> {
     /// The tokens in the config `name`, by the pool of each fetch. As in [`Self::assess`], the CAs decide if it belongs
-    /// to this server: fetches from other servers carry none of its tokens. With `may_be_lifted`, a plain config of an
-    /// old spec can carry a token too.
-    pub fn carriers(
+    /// to this server: fetches from other servers have none of its tokens. With `may_be_lifted`, a plain config of an
+    /// old spec can have a token too.
+    pub fn embedded_tokens(
         &self,
         name: &str,
         bundle: &[Certificate],
@@ -27,15 +27,16 @@ impl PointerConfig<'_> {
             None => None,
         };
         let can_be_lifted = may_be_lifted && self.lifted().is_some();
-        let pointer = |pool: String, carries| PointerToken {
+        let pointer = |pool: String, credential| PointerToken {
             name: name.to_owned(),
             pool,
-            carries,
+            credential,
             waits: false,
         };
         let written = |fetch: WrittenFetch| {
-            let carries = left_alone.clone().unwrap_or_else(|| self.carries(&fetch, can_be_lifted));
-            pointer(fetch.pool, carries)
+            let credential =
+                left_alone.clone().unwrap_or_else(|| self.credential_of(&fetch, can_be_lifted));
+            pointer(fetch.pool, credential)
         };
         let mut pointers: Vec<_> = self.written_fetches().into_iter().map(written).collect();
         // A machine that fetches by a nested config is served too.
@@ -47,7 +48,7 @@ impl PointerConfig<'_> {
         pointers
     }
 
-    fn carries(&self, fetch: &WrittenFetch, can_be_lifted: bool) -> FetchCredential {
+    fn credential_of(&self, fetch: &WrittenFetch, can_be_lifted: bool) -> FetchCredential {
         match &fetch.authorization {
             Authorization::Other => FetchCredential::Other,
             Authorization::Bearer(credential) => {
@@ -61,9 +62,9 @@ impl PointerConfig<'_> {
         }
     }
 
-    /// The text with the token that it is to carry, lifted if necessary. `None` if the config has changed since it was
+    /// The text with the token embedded, lifted if necessary. `None` if the config has changed since it was
     /// observed.
-    pub fn carrying(&self, write: &PointerWrite) -> Option<Vec<u8>> {
+    pub fn embed(&self, write: &PointerWrite) -> Option<Vec<u8>> {
         let lifted = self.lifted();
         let with =
             |config: &PointerConfig<'_>| config.with_bearer(&write.pool, write.token.as_str());
@@ -72,7 +73,7 @@ impl PointerConfig<'_> {
 }
 
 /// The newest token in these pointer configs that opens a pool at `now`.
-pub fn carried<'a>(
+pub fn newest_embedded_token<'a>(
     pointers: &'a [PointerToken],
     pool: &str,
     records: &Records,
@@ -82,7 +83,7 @@ pub fn carried<'a>(
     let opens =
         |token: &&Token| matches!(known.verify(token.as_str(), pool, now), Some(Ok(_proof)));
     let tokens = pointers.iter().filter(|pointer| pointer.pool == pool);
-    let tokens = tokens.filter_map(|pointer| match &pointer.carries {
+    let tokens = tokens.filter_map(|pointer| match &pointer.credential {
         FetchCredential::Token(token) => Some(token),
         FetchCredential::Nothing | FetchCredential::Other | FetchCredential::Cannot(_) => None,
     });
@@ -108,8 +109,8 @@ mod tests {
         issue_ca(&key, VALIDITY, datetime!(2026-11-21 0:00 UTC)).unwrap()
     }
 
-    fn carrying(text: &[u8], write: &PointerWrite) -> Option<Vec<u8>> {
-        PointerConfig::read(text).carrying(write)
+    fn embedded(text: &[u8], write: &PointerWrite) -> Option<Vec<u8>> {
+        PointerConfig::read(text).embed(write)
     }
 
     fn text(url: &str, trusts: &Certificate, version: SpecVersion) -> Vec<u8> {
@@ -117,16 +118,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_carries_or_says_why_it_cannot() {
-        let (ours, stranger) = (ca(), ca());
+    fn what_is_ours_embeds_a_token_or_says_why_it_cannot() {
+        let (ours, unrelated) = (ca(), ca());
         let bundle = std::slice::from_ref(&ours);
         let token = Token::new([7; 32]);
         let current = text(URL, &ours, SpecVersion::V3_1);
         let old = text(URL, &ours, SpecVersion::V3_0);
         let write =
             PointerWrite { name: "a".to_owned(), pool: "worker".to_owned(), token: token.clone() };
-        let with = carrying(&current, &write).unwrap();
-        let foreign = PointerConfig::read(&current).with_bearer("worker", "somebody's").unwrap();
+        let with = embedded(&current, &write).unwrap();
+        let foreign = PointerConfig::read(&current).with_bearer("worker", "another's").unwrap();
         let spec =
             "its Ignition spec 3.0.0 has no headers; use a pointer config of spec 3.1.0 or newer";
         let cannot = |reason: &str| FetchCredential::Cannot(reason.to_owned());
@@ -137,7 +138,7 @@ mod tests {
             (&old, false, Some(cannot(spec))),
             (&old, true, Some(FetchCredential::Nothing)),
             (
-                &text(URL, &stranger, SpecVersion::V3_1),
+                &text(URL, &unrelated, SpecVersion::V3_1),
                 true,
                 Some(cannot(&format!("not updated: {}", LeftAlone::NameOnly))),
             ),
@@ -145,21 +146,21 @@ mod tests {
             (&b"#cloud-config".to_vec(), true, None),
         ] {
             let config = PointerConfig::read(user_data);
-            let seen = config.carriers("a", bundle, &[], may_be_lifted);
+            let seen = config.embedded_tokens("a", bundle, &[], may_be_lifted);
             assert!(seen.iter().all(|pointer| pointer.name == "a" && pointer.pool == "worker"));
-            assert_eq!(seen.into_iter().next().map(|pointer| pointer.carries), expected);
+            assert_eq!(seen.into_iter().next().map(|pointer| pointer.credential), expected);
         }
-        assert_eq!(carrying(&old, &write).unwrap(), with, "lifted, it is the same");
-        assert_eq!(carrying(b"#cloud-config", &write), None);
+        assert_eq!(embedded(&old, &write).unwrap(), with, "lifted, it is the same");
+        assert_eq!(embedded(b"#cloud-config", &write), None);
     }
 
     #[test]
-    fn what_is_carried_is_the_newest_token_that_opens_the_pool() {
+    fn what_is_embedded_is_the_newest_token_that_opens_the_pool() {
         let noon = datetime!(2026-11-21 12:00 UTC);
         let [old, new, revoked, named] = [1, 2, 3, 4].map(|byte| Token::new([byte; 32]));
-        let pointer = |pool: &str, carries| {
+        let pointer = |pool: &str, credential| {
             let (name, pool) = ("a".to_owned(), pool.to_owned());
-            PointerToken { name, pool, carries, waits: false }
+            PointerToken { name, pool, credential, waits: false }
         };
         let worker = |token: &Token| pointer("worker", FetchCredential::Token(token.clone()));
         let record = |token: &Token, pool: &str, hours| Record {
@@ -178,21 +179,30 @@ mod tests {
         ];
         let records = Records { tokens, ..Records::default() };
         let all = [&revoked, &old, &new, &named].map(worker);
-        let carried_at =
-            |pointers: &[PointerToken], now| carried(pointers, "worker", &records, now).cloned();
-        assert_eq!(carried_at(&all, noon), Some(new));
-        assert_eq!(carried_at(&all[..2], noon), Some(old));
-        assert_eq!(carried_at(&all[..1], noon), None);
-        assert_eq!(carried_at(&all[3..], noon), None, "it opens another pool");
-        assert_eq!(carried_at(&all, noon + Duration::HOUR), None, "they have ended");
-        assert_eq!(carried(&all, "worker", &Records::default(), noon), None, "none is known");
-        assert_eq!(carried(&all, "master", &records, noon), None, "they are another pool's");
-        for carries in [
+        let embedded_at = |pointers: &[PointerToken], now| {
+            newest_embedded_token(pointers, "worker", &records, now).cloned()
+        };
+        assert_eq!(embedded_at(&all, noon), Some(new));
+        assert_eq!(embedded_at(&all[..2], noon), Some(old));
+        assert_eq!(embedded_at(&all[..1], noon), None);
+        assert_eq!(embedded_at(&all[3..], noon), None, "it opens another pool");
+        assert_eq!(embedded_at(&all, noon + Duration::HOUR), None, "they have ended");
+        assert_eq!(
+            newest_embedded_token(&all, "worker", &Records::default(), noon),
+            None,
+            "none is known"
+        );
+        assert_eq!(
+            newest_embedded_token(&all, "master", &records, noon),
+            None,
+            "they are another pool's"
+        );
+        for credential in [
             FetchCredential::Nothing,
             FetchCredential::Other,
             FetchCredential::Cannot("x".to_owned()),
         ] {
-            assert_eq!(carried_at(&[pointer("worker", carries)], noon), None);
+            assert_eq!(embedded_at(&[pointer("worker", credential)], noon), None);
         }
     }
 }

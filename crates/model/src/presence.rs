@@ -1,7 +1,7 @@
-//! Standing of objects that a directory no longer has: what files say at one instant is no evidence of what an
+//! Presence of objects that a directory no longer has: what files say at one instant is no evidence of what an
 //! administrator meant.
 //!
-//! | seen of its file | standing | configs | what it opens |
+//! | seen of its file | presence | configs | what it opens |
 //! | --- | --- | --- | --- |
 //! | valid, with the object | present | as it says | as it says |
 //! | invalid, half written, unreadable | present, reported | as it last said | as it last said |
@@ -77,7 +77,7 @@ pub struct Lost {
 
 /// Meaning of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Presence {
     /// As before: it may be back in a moment.
     Present,
     /// Configs stay as they were, and what it opens waits.
@@ -126,19 +126,19 @@ impl Lost {
         now.saturating_sub(self.since)
     }
 
-    /// Standing of the object after [`note_majorities`].
-    pub fn standing(&self, now: Duration) -> Standing {
+    /// Presence of the object after [`note_majorities`].
+    pub fn presence(&self, now: Duration) -> Presence {
         match self.age(now) {
-            _ if self.is_confirmed => Standing::Removed,
-            _ if self.is_recent(now) && self.was_present => Standing::Present,
-            _ if self.is_recent(now) => Standing::Missing,
-            age if age >= MISSING_FOR => Standing::Removed,
-            _ if self.is_meant() => Standing::Removed,
-            _ => Standing::Missing,
+            _ if self.is_confirmed => Presence::Removed,
+            _ if self.is_recent(now) && self.was_present => Presence::Present,
+            _ if self.is_recent(now) => Presence::Missing,
+            age if age >= MISSING_FOR => Presence::Removed,
+            _ if self.is_meant() => Presence::Removed,
+            _ => Presence::Missing,
         }
     }
 
-    /// Time until its standing changes, if nothing else does.
+    /// Time until its presence changes, if nothing else does.
     pub fn due_in(&self, now: Duration) -> Duration {
         let age = self.age(now);
         let at = if age < RETURNS_WITHIN { RETURNS_WITHIN } else { MISSING_FOR };
@@ -176,23 +176,23 @@ mod tests {
     const START: Duration = Duration::from_secs(1000);
     const SOON: Duration = Duration::from_secs(1001);
 
-    fn judged(mut lost: Vec<Lost>, present: usize, now: Duration) -> Vec<Standing> {
+    fn judged(mut lost: Vec<Lost>, present: usize, now: Duration) -> Vec<Presence> {
         note_majorities(&mut lost, |_| present);
-        lost.iter().map(|it| it.standing(now)).collect()
+        lost.iter().map(|it| it.presence(now)).collect()
     }
 
     #[test]
     fn only_evidence_removes_before_the_hour_is_over() {
         for &loss in Loss::VARIANTS {
             for kind in [Kind::Machine, Kind::Pool, Kind::Other] {
-                let standing = |now| judged(vec![Lost::new(kind, loss, START)], 1, now)[0];
-                assert_eq!(standing(START), Standing::Present, "{loss:?}");
+                let presence = |now| judged(vec![Lost::new(kind, loss, START)], 1, now)[0];
+                assert_eq!(presence(START), Presence::Present, "{loss:?}");
                 let is_removed = matches!(loss, Loss::ReadWithout | Loss::Unlinked);
-                let expected = if is_removed { Standing::Removed } else { Standing::Missing };
-                assert_eq!(standing(SOON), expected, "{loss:?}");
-                assert_eq!(standing(START + MISSING_FOR), Standing::Removed, "{loss:?}");
+                let expected = if is_removed { Presence::Removed } else { Presence::Missing };
+                assert_eq!(presence(SOON), expected, "{loss:?}");
+                assert_eq!(presence(START + MISSING_FOR), Presence::Removed, "{loss:?}");
                 // A clock that was behind gives nobody away.
-                assert_eq!(standing(Duration::ZERO), Standing::Present, "{loss:?}");
+                assert_eq!(presence(Duration::ZERO), Presence::Present, "{loss:?}");
             }
         }
     }
@@ -201,10 +201,10 @@ mod tests {
     fn what_this_process_has_not_seen_waits_from_the_start() {
         for &loss in Loss::VARIANTS {
             let lost = Lost::found(Kind::Machine, loss, START);
-            let standing = |now| judged(vec![lost.clone()], 1, now)[0];
-            assert_eq!(standing(START), Standing::Missing, "{loss:?}");
+            let presence = |now| judged(vec![lost.clone()], 1, now)[0];
+            assert_eq!(presence(START), Presence::Missing, "{loss:?}");
             let later = judged(vec![Lost::new(Kind::Machine, loss, START)], 1, SOON)[0];
-            assert_eq!(standing(SOON), later, "{loss:?}");
+            assert_eq!(presence(SOON), later, "{loss:?}");
         }
     }
 
@@ -213,8 +213,8 @@ mod tests {
         let mut lost = Lost::new(Kind::Machine, Loss::Emptied, START);
         let now = START + RETURNS_WITHIN / 2;
         lost.seen(Loss::Unlinked, now);
-        assert_eq!(lost.standing(now + RETURNS_WITHIN / 2), Standing::Present);
-        assert_eq!(lost.standing(now + RETURNS_WITHIN), Standing::Removed);
+        assert_eq!(lost.presence(now + RETURNS_WITHIN / 2), Presence::Present);
+        assert_eq!(lost.presence(now + RETURNS_WITHIN), Presence::Removed);
     }
 
     #[test]
@@ -222,19 +222,19 @@ mod tests {
         for &loss in Loss::VARIANTS {
             let mut lost = Lost::new(Kind::Machine, loss, START);
             lost.confirm();
-            assert_eq!(judged(vec![lost], 0, START), [Standing::Removed], "{loss:?}");
+            assert_eq!(judged(vec![lost], 0, START), [Presence::Removed], "{loss:?}");
         }
     }
 
     #[test]
     fn machines_or_pools_that_are_lost_with_most_of_them_are_missing() {
         for (kind, lost, present, expected) in [
-            (Kind::Machine, 1, 1, Standing::Removed),
-            (Kind::Machine, 2, 1, Standing::Missing),
-            (Kind::Machine, 1, 0, Standing::Missing),
-            (Kind::Pool, 5, 5, Standing::Removed),
-            (Kind::Pool, 6, 5, Standing::Missing),
-            (Kind::Other, 9, 0, Standing::Removed),
+            (Kind::Machine, 1, 1, Presence::Removed),
+            (Kind::Machine, 2, 1, Presence::Missing),
+            (Kind::Machine, 1, 0, Presence::Missing),
+            (Kind::Pool, 5, 5, Presence::Removed),
+            (Kind::Pool, 6, 5, Presence::Missing),
+            (Kind::Other, 9, 0, Presence::Removed),
         ] {
             let all = vec![Lost::new(kind, Loss::Unlinked, START); lost];
             assert_eq!(
@@ -252,9 +252,9 @@ mod tests {
         lost.push(Lost::new(Kind::Machine, Loss::Unlinked, SOON));
         note_majorities(&mut lost, |_| 1);
         let now = SOON + RETURNS_WITHIN;
-        let standing: Vec<_> = lost.iter().map(|it| it.standing(now)).collect();
-        assert_eq!(standing[..3], [Standing::Missing; 3]);
-        assert_eq!(standing[3], Standing::Removed);
+        let presence: Vec<_> = lost.iter().map(|it| it.presence(now)).collect();
+        assert_eq!(presence[..3], [Presence::Missing; 3]);
+        assert_eq!(presence[3], Presence::Removed);
     }
 
     #[test]
@@ -264,9 +264,9 @@ mod tests {
         lost.seen(Loss::Emptied, later);
         assert_eq!(lost.since, START);
         lost.seen(Loss::Unlinked, later);
-        assert_eq!(lost.standing(later), Standing::Missing, "it is not back");
+        assert_eq!(lost.presence(later), Presence::Missing, "it is not back");
         lost.seen(Loss::WithDirectory, later + RETURNS_WITHIN);
-        assert_eq!(lost.standing(later + RETURNS_WITHIN), Standing::Removed);
+        assert_eq!(lost.presence(later + RETURNS_WITHIN), Presence::Removed);
         assert_eq!(lost.due_in(later), RETURNS_WITHIN);
     }
 
@@ -285,7 +285,7 @@ mod tests {
         ] {
             assert_eq!(lost[0].due_in(now), due, "{now:?}");
             // It is looked at no sooner than it changes, and not after it has.
-            let is_removed = lost[0].standing(now) == Standing::Removed;
+            let is_removed = lost[0].presence(now) == Presence::Removed;
             assert_eq!(is_removed, due.is_zero(), "{now:?}");
         }
         for (uptime, due) in [
