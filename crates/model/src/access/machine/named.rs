@@ -20,7 +20,7 @@ pub struct NamedMachine {
     pub pool: String,
     /// State of its token.
     pub token: TokenState,
-    /// Time at which an answer was first taken whole, since the token was armed.
+    /// Time at which an answer was first delivered in full, since the token was armed.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     pub taken: Option<OffsetDateTime>,
     /// Addresses that the token was used from, since it was armed.
