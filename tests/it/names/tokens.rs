@@ -184,8 +184,9 @@ fn a_server_that_is_restarted_answers_as_before_it_while_it_has_not_read_all() {
     let client = site.tls(&server);
     assert_eq!(get(&client, "worker", None).status, 200, "{}", server.log());
     assert_eq!(get(&client, "infra", None).status, 503, "{}", server.log());
-    assert_refused(&get(&client, "worker", Some(&spent)));
-    assert_eq!(get(&client, "worker", Some(&armed)).status, 200, "{}", server.log());
+    // Where all is read too slowly, a token gets 503 first.
+    assert_refused(&get_known(&client, "worker", &spent));
+    assert_eq!(get_known(&client, "worker", &armed).status, 200, "{}", server.log());
     assert_eq!(["armed", "spent"].map(|machine| site.credential(machine)), [armed, spent]);
 }
 
