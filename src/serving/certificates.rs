@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use common::reconcile::{self, Requeue, Subject};
 use files::shared_watch::SharedWatch;
+use futures_util::future::OptionFuture;
 use pki::{DROPPED_FIX, DROPPED_REASON, Host, Policy, Step, Warning};
 use telemetry::{Reporting, faults, log_attention};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::serving::pipeline::publish::Subscription;
 use crate::store::state_directory::{Stamps, StateDirectory, StateError};
@@ -42,8 +44,8 @@ pub(crate) struct CertificateReconciler {
     stuck: Option<String>,
     /// Files of the requests at the last look.
     requests: Stamps,
-    /// True if files have changed since they were checked.
-    are_files_new: bool,
+    /// Time of the next check of changed files.
+    check_at: Option<Instant>,
     /// Reason why the last attempt failed.
     failure: Option<String>,
     /// Time in which nothing is due without a change; before the first look, none.
@@ -64,7 +66,7 @@ impl CertificateReconciler {
             unreadable: Vec::new(),
             stuck: None,
             requests: Stamps::default(),
-            are_files_new: false,
+            check_at: None,
             failure: None,
             settled: None,
         }
@@ -131,15 +133,11 @@ impl CertificateReconciler {
     /// Checks changed files without writing any: an administrator may be replacing them. Returns `false` if that was not
     /// possible, as during another command.
     fn check_files(&mut self, now: OffsetDateTime) -> bool {
-        if !self.are_files_new {
-            return true;
-        }
         let state = self.state.clone().with_pools(self.pools.clone());
         let Ok(attention) = state.attention(&self.hosts, &self.policy, now) else { return false };
         if let Some(attention) = attention {
             self.take(attention);
         }
-        self.are_files_new = false;
         true
     }
 
@@ -169,13 +167,15 @@ impl CertificateReconciler {
         if are_pools_new {
             self.pools = pools;
         }
-        let is_asked = self.read_requests();
-        // Also once a clock was set.
-        let is_settled = self.settled.as_ref().is_some_and(|settled| settled.contains(&now));
-        if are_pools_new || is_asked || !is_settled {
+        // A clock can be set, also to before the last look.
+        let is_due = !self.settled.as_ref().is_some_and(|settled| settled.contains(&now));
+        let are_files_quiet = self.check_at.take_if(|at| *at <= Instant::now()).is_some();
+        if are_pools_new || is_due {
+            self.reconcile();
+        } else if are_files_quiet && self.read_requests() {
             self.apply_due(now);
-        } else if !self.check_files(now) {
-            return Requeue::After(CHECK_AFTER);
+        } else if are_files_quiet && !self.check_files(now) {
+            self.check_at = Some(Instant::now() + CHECK_AFTER);
         }
         self.settled.as_ref().map_or(Requeue::Resync, |settled| Requeue::at(settled.end, now))
     }
@@ -205,12 +205,16 @@ impl Subject for Served {
     }
 
     async fn changed(&mut self) {
-        tokio::select! {
-            () = self.certificates.files.notified() => {
-                self.certificates.are_files_new = true;
-                tokio::time::sleep(CHECK_AFTER).await;
+        let Self { certificates: CertificateReconciler { files, check_at, .. }, published, .. } =
+            self;
+        loop {
+            tokio::select! {
+                () = files.notified() => {
+                    check_at.get_or_insert_with(|| Instant::now() + CHECK_AFTER);
+                }
+                Some(()) = OptionFuture::from(check_at.map(tokio::time::sleep_until)) => return,
+                Ok(()) = published.changed() => return,
             }
-            Ok(()) = self.published.changed() => {}
         }
     }
 }

@@ -88,8 +88,10 @@ impl StateDirectory {
             Err(_) => self.rotation_requests().asked,
         };
         let withdrawn = self.withdraw(&waiting, &before);
-        let done = done?;
-        withdrawn?;
+        let mut done = done?;
+        if let Err(error) = withdrawn {
+            done.stuck = Some(error);
+        }
         Ok(done)
     }
 

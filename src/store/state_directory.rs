@@ -60,7 +60,7 @@ pub(crate) struct Reconciled {
     pub attention: Vec<Warning>,
     /// Requests for rotations that were refused, or could not be begun, and wait.
     pub waiting: RotationRequest,
-    /// Reason why they could not be begun.
+    /// Reason why they could not be begun, or not withdrawn.
     pub stuck: Option<StateError>,
     /// Time at which something may become due without any change.
     pub requeue_at: OffsetDateTime,
@@ -214,8 +214,8 @@ impl StateDirectory {
         Ok(Reconciled { steps, dropped, attention, waiting, stuck, requeue_at })
     }
 
-    /// Takes looks until one finds no step: each observes what is stored, and applies one step of what is planned for it. The
-    /// look after the last step may only find that nothing is left.
+    /// Takes looks until one finds no step: each observes what is stored, and applies one step of what is planned for it. One
+    /// look more than `max_steps` is allowed.
     pub(super) fn converge<T>(
         &self,
         max_steps: usize,

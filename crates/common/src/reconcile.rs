@@ -1,5 +1,5 @@
-//! The loop of every reconciler, on a cluster and on a directory alike: a look at once, after each change, when something is
-//! due, and after a failure.
+//! The loop of controllers, and of a directory's certificates: a look at once, after each change, when something is due, and
+//! after a failure.
 //!
 //! A look plans for what is stored, never for what the last look should have left there.
 
@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use super::backoff::Backoff;
 use super::schedule::Schedule;
 
-/// Minimum wait between two looks, because changes come in bursts.
+/// Minimum wait without a change. Controllers also wait this long after one, because changes come in bursts.
 pub const QUIET: Duration = Duration::from_millis(50);
 /// Minimum wait for a due time, because a clock can be set back.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
