@@ -512,7 +512,7 @@ impl Files {
             other => other,
         };
         // Without an object in another directory, it says nothing about those of the first one.
-        let is_in_another_directory = was_in.is_some() && was_in != file.directory;
+        let has_moved = was_in.is_some() && was_in != file.directory;
         let before = std::mem::take(&mut file.objects);
         let place = |directory| Place { path: path.to_owned(), directory, text: file.text.clone() };
         match result {
@@ -523,8 +523,7 @@ impl Files {
                 let kept: HashSet<_> = objects.iter().map(identity).collect();
                 let others: Vec<_> =
                     before.iter().filter(|it| !kept.contains(&identity(it))).cloned().collect();
-                let loss =
-                    if is_in_another_directory { Loss::WithDirectory } else { Loss::ReadWithout };
+                let loss = if has_moved { Loss::WithDirectory } else { Loss::ReadWithout };
                 if !others.is_empty() {
                     let place = place(was_in.or(file.directory));
                     self.losses.push(FileLoss { place, objects: others, loss });
