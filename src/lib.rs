@@ -38,8 +38,8 @@
 //! `crates/model`, `crates/secrets`, `crates/escape`, `crates/common`, `crates/files`, `crates/telemetry`,
 //! `crates/kubernetes` and `crates/controllers`, with the modules that read, serve and store. The rest are leaves, which you can skip until you
 //! change them: the other crates. The `Cargo.toml` of a core
-//! crate names no leaf but `crates/table`, which colours the log, so the compiler refuses to import one. Its modules name
-//! none, which `tests/it/layers` checks.
+//! crate names no leaf but `crates/table`, which colours the log, so the compiler refuses to import one. The modules
+//! that read, serve and store name none, which `tests/it/layers` checks.
 //!
 //! The modules of the program, from the bottom up. Each imports only from those below it, which `tests/it/layers`
 //! checks. Files that begin by turning on `clippy::disallowed_methods` are as pure as the crates without I/O.

@@ -253,11 +253,11 @@ fn with_token(
     let records = match records {
         Ok(records) => records,
         Err(error) => {
-            let credential = |it: &PointerToken| {
+            let has_token = |it: &PointerToken| {
                 it.pool == pool && matches!(it.credential, FetchCredential::Token(_))
             };
             let unknown = error.context("the valid tokens are not known");
-            ensure!(!pointers.iter().any(credential), "{others}: {unknown:#}");
+            ensure!(!pointers.iter().any(has_token), "{others}: {unknown:#}");
             return Ok(None);
         }
     };

@@ -89,9 +89,7 @@ impl StateDirectory {
         };
         let withdrawn = self.withdraw(&waiting, &before);
         let mut done = done?;
-        if let Err(error) = withdrawn {
-            done.stuck = Some(error);
-        }
+        done.stuck = done.stuck.or(withdrawn.err());
         Ok(done)
     }
 
@@ -112,12 +110,15 @@ impl StateDirectory {
         waiting: &RotationRequest,
         before: &RotationRequest,
     ) -> Result<(), StateError> {
-        for name in asked_only_before(waiting, before) {
-            remove_if_there(&self.rotate_path().join(name))?;
+        for name in names(waiting) {
+            if names(before).any(|it| it == name) {
+                self.write_request(name, before.force)?;
+            } else {
+                remove_if_there(&self.rotate_path().join(name))?;
+            }
+            self.remove_begun(name)?;
         }
-        self.finish_rotation(waiting, before)?;
-        let mut left = names(waiting).filter(|name| names(before).any(|it| it == *name));
-        left.try_for_each(|name| self.write_request(name, before.force))
+        Ok(())
     }
 
     /// Begins the requests that a write fulfils: `left` are the others of `asked`.
@@ -133,19 +134,21 @@ impl StateDirectory {
         Ok(())
     }
 
-    /// Removes the requests that were begun. They are gone from the disk when this returns.
+    /// Removes the requests that were begun.
     pub(super) fn finish_rotation(
         &self,
         asked: &RotationRequest,
         left: &RotationRequest,
     ) -> Result<(), StateError> {
+        asked_only_before(asked, left).try_for_each(|name| self.remove_begun(name))
+    }
+
+    /// Removes a request that was begun. It is gone from the disk when this returns.
+    fn remove_begun(&self, name: &str) -> Result<(), StateError> {
         let directory = self.rotate_path();
-        for name in asked_only_before(asked, left) {
-            remove_if_there(&begun(&directory.join(name)))?;
-            let synced = File::open(&directory).and_then(|directory| directory.sync_all());
-            synced.map_err(FileError::at(&directory))?;
-        }
-        Ok(())
+        remove_if_there(&begun(&directory.join(name)))?;
+        let synced = File::open(&directory).and_then(|directory| directory.sync_all());
+        Ok(synced.map_err(FileError::at(&directory))?)
     }
 }
 
@@ -185,4 +188,38 @@ fn asked_only_before(
 ) -> impl Iterator<Item = &'static str> {
     let left: Vec<_> = names(now).collect();
     names(before).filter(move |name| !left.contains(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CA: RotationRequest =
+        RotationRequest { ca: true, serving: false, force: false, distrust: Vec::new() };
+
+    #[test]
+    fn what_was_asked_for_before_a_command_stays_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::of_this_server(directory.path()).unwrap();
+        state.leave_requests(&CA, false).unwrap();
+        let before = state.rotation_requests().asked;
+        let forced = RotationRequest { serving: true, force: true, ..CA };
+        state.leave_requests(&forced, before.force).unwrap();
+        let asked = state.rotation_requests().asked;
+        assert_eq!(asked, forced);
+        // A write that fails has begun them.
+        state.begin_rotation(&asked, &RotationRequest::default()).unwrap();
+        state.withdraw(&asked, &before).unwrap();
+        assert_eq!(state.rotation_requests().asked, before);
+    }
+
+    #[test]
+    fn a_request_that_comes_when_a_command_is_done_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::of_this_server(directory.path()).unwrap();
+        let done = RotationRequest::default();
+        state.leave_requests(&CA, false).unwrap();
+        state.withdraw(&done, &done).unwrap();
+        assert_eq!(state.rotation_requests().asked, CA);
+    }
 }

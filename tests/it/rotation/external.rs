@@ -56,7 +56,7 @@ fn an_external_pair_is_taken_renewed_and_moved_to_another_root_and_nobody_is_loc
     world.external(Some(moved.clone()), &[&first.certificate, &second.certificate]);
     world.serves(&moved);
 
-    // Nothing is issued here, whatever asks for it.
+    // Nothing is issued here, no matter who asks for it.
     world.stored.requested.ca = true;
     world.settle();
     world.serves(&moved);

@@ -43,7 +43,7 @@ impl Issued {
     }
 }
 
-/// A token that pointer configs contain, or will carry.
+/// A token that pointer configs contain, or will contain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuedToken {

@@ -1,4 +1,4 @@
-//! What is refused because it would lock out machines, whatever asks for it.
+//! What is refused because it would lock out machines, no matter who asks for it.
 
 use std::fs;
 
