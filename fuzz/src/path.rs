@@ -7,7 +7,7 @@ use axum::body::Body;
 use http::{Request, StatusCode, Uri};
 use machine_config_server::server::auth::Authorizer;
 use machine_config_server::server::machines::router;
-use machine_config_server::server::state::{Machines, SourceReads};
+use machine_config_server::server::state::{MachineRoutes, SourceReads};
 use machine_config_server::serving::answers::Answers;
 use machine_config_server::serving::tokens::named_machines::NamedMachines;
 use model::ledger::Ledger;
@@ -24,7 +24,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let answers = Arc::new(Answers::new(true, Arc::clone(&metrics)));
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _inside = runtime.enter();
-    let router = router(Arc::new(Machines {
+    let router = router(Arc::new(MachineRoutes {
         answers,
         reads: SourceReads::default(),
         named: NamedMachines::default(),

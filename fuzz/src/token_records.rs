@@ -4,8 +4,8 @@
 
 use super::{NOW, expanded};
 use model::access::rotation::{
-    FetchCredential, Issued, MAX_STEPS, NextAction, PointerToken, PointerWrite, RotationPolicy,
-    TokenState, Write, next,
+    FetchCredential, Issued, MAX_STEPS, NextAction, ObservedTokens, PointerToken, PointerWrite,
+    RotationPolicy, Write, next,
 };
 use model::access::{AccessMode, KnownTokens, Records, Token};
 use time::OffsetDateTime;
@@ -29,7 +29,7 @@ fn opens(records: &Records, token: &Token, now: OffsetDateTime) -> bool {
 }
 
 /// Has a pool's pointer configs brought in order, step by step.
-fn settle(mut state: TokenState, now: OffsetDateTime) -> TokenState {
+fn settle(mut state: ObservedTokens, now: OffsetDateTime) -> ObservedTokens {
     let policy = RotationPolicy::default();
     for step in 0..=MAX_STEPS + state.pools.len() {
         let fresh = Token::new([u8::try_from(100 + step).expect("few steps"); 32]);
@@ -82,7 +82,7 @@ pub fn run(data: &[u8]) {
         credential: FetchCredential::Token(Token::new([0; 32])),
         waits: false,
     };
-    let state = TokenState {
+    let state = ObservedTokens {
         issued,
         records,
         pointers: vec![pointer],

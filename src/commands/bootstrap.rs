@@ -64,7 +64,6 @@ pub(crate) fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         cluster: ClusterFlags::default(),
         pointers: None,
         local: None,
-        machine_host: None,
     })
 }
 

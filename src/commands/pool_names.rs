@@ -10,6 +10,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::machines::{DEFAULT_SERVER, ask};
+use super::process::block_on;
 
 /// Time that a key press waits for the server.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -40,10 +41,7 @@ struct Pool {
 
 /// Names of the pools; none without a server, as an error would appear on the line that is being written.
 fn names() -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let asked =
-        runtime.map(|it| it.block_on(async { timeout(PATIENCE, ask(DEFAULT_SERVER)).await }));
-    match asked {
+    match block_on(async { timeout(PATIENCE, ask(DEFAULT_SERVER)).await }) {
         Ok(Ok(Ok(Served { pools }))) => pools.into_iter().map(|pool| pool.name).collect(),
         _ => Vec::new(),
     }

@@ -39,6 +39,5 @@ pub(crate) fn run(settings: StartSettings) -> anyhow::Result<()> {
         cluster,
         pointers: None,
         local: None,
-        machine_host: None,
     })
 }

@@ -19,7 +19,7 @@ use telemetry::conditions::Status;
 
 use super::auth::Authorizer;
 use super::machines::router;
-use super::state::{Machines, SourceReads};
+use super::state::{MachineRoutes, SourceReads};
 use super::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::answers::tests::inputs;
@@ -77,7 +77,7 @@ fn serve() -> (Serving, Machine) {
     let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": files}});
     let inputs = inputs(ServingMode::Manifests, "rendered", &config);
     answers.replace(&inputs, SystemTime::UNIX_EPOCH);
-    let machines = Machines {
+    let machines = MachineRoutes {
         answers,
         named: NamedMachines::default(),
         reads: SourceReads::default(),

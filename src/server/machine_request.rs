@@ -31,9 +31,9 @@ use super::connections::connection_limiter::Transport;
 use super::outcome::{Outcome, Refused};
 use super::pool_name::PoolName;
 use super::request_log::text;
-use super::state::Machines;
+use super::state::MachineRoutes;
 use crate::serving::answers::{self, Answer, PENDING};
-use crate::serving::tokens::named_machines::UsedTokens;
+use crate::serving::tokens::named_machines::MachineTokens;
 
 const NO_ADDRESS: &str = "the address of the client is unknown\n";
 const NOT_MERGED: &str = "the machine's overlay cannot be merged into its config";
@@ -41,7 +41,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Answers a request for a config. It takes the whole request: an extractor of the headers would copy them all.
 pub(super) async fn config(
-    State(machines): State<Arc<Machines>>,
+    State(machines): State<Arc<MachineRoutes>>,
     PoolName(pool): PoolName,
     request: Request,
 ) -> Response {
@@ -86,12 +86,12 @@ pub(super) async fn config(
 /// Judges a request by the policy, by the use of a machine's token, and by the machine's approval. With a token that is
 /// accepted comes its use.
 async fn judge(
-    machines: &Machines,
+    machines: &MachineRoutes,
     pool: &str,
     peer: Peer,
     headers: &HeaderMap,
 ) -> (Verdict, Option<TokenUse>) {
-    let Machines { auth, named, .. } = machines;
+    let MachineRoutes { auth, named, .. } = machines;
     let mut verdict = auth.evaluate(pool, peer, headers);
     let mut used = TokenUse::of(machines, &verdict);
     if let Some(TokenUse { tokens, shown, .. }) = &used
@@ -115,7 +115,7 @@ async fn judge(
 
 /// The answer to a request with access, and its version.
 async fn answer(
-    machines: &Machines,
+    machines: &MachineRoutes,
     pool: &str,
     headers: &HeaderMap,
     verdict: &Verdict,
@@ -129,8 +129,7 @@ async fn answer(
             (None, Err(Refused::config(code, pool, error.to_string())))
         }
         Ok(version) => {
-            let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
-            let variant = (version, Form::of(agent, version));
+            let variant = (version, Form::of(user_agent(headers), version));
             (Some(version), in_variant(machines, pool, variant, verdict).await)
         }
     }
@@ -138,7 +137,7 @@ async fn answer(
 
 /// The answer of a pool in a version and form, with the overlay of the machine whose token the request has.
 async fn in_variant(
-    machines: &Machines,
+    machines: &MachineRoutes,
     pool: &str,
     variant @ (version, form): (SpecVersion, Form),
     verdict: &Verdict,
@@ -170,8 +169,14 @@ fn accept(headers: &HeaderMap) -> Option<Cow<'_, str>> {
 }
 
 /// Counts a request, and records it in the boot ledger.
-fn record(machines: &Machines, peer: Peer, is_get: bool, headers: &HeaderMap, outcome: &Outcome) {
-    let Machines { answers, metrics, ledger, .. } = machines;
+fn record(
+    machines: &MachineRoutes,
+    peer: Peer,
+    is_get: bool,
+    headers: &HeaderMap,
+    outcome: &Outcome,
+) {
+    let MachineRoutes { answers, metrics, ledger, .. } = machines;
     let Outcome { pool, verdict, version, given } = outcome;
     count_access(machines, pool, verdict);
     let answer = match given {
@@ -200,7 +205,11 @@ fn record(machines: &Machines, peer: Peer, is_get: bool, headers: &HeaderMap, ou
     ledger.asked(&request, OffsetDateTime::now_utc());
 }
 
-fn count_access(Machines { answers, metrics, .. }: &Machines, pool: &str, verdict: &Verdict) {
+fn count_access(
+    MachineRoutes { answers, metrics, .. }: &MachineRoutes,
+    pool: &str,
+    verdict: &Verdict,
+) {
     let Verdict { mode, judged, broken_rule, .. } = verdict;
     if *mode != AccessMode::Off || judged.is_err() {
         let word = judged.as_ref().map_or_else(|refusal| refusal.label(), |proof| proof.label());
@@ -234,14 +243,14 @@ fn respond(outcome: Outcome, used: Option<TokenUse>) -> Response {
 
 /// Use of the token of a single machine.
 struct TokenUse {
-    tokens: UsedTokens,
+    tokens: MachineTokens,
     shown: ShownToken,
     /// Time since the start of the process at which the answer began.
     began: Duration,
 }
 
 impl TokenUse {
-    fn of(machines: &Machines, verdict: &Verdict) -> Option<Self> {
+    fn of(machines: &MachineRoutes, verdict: &Verdict) -> Option<Self> {
         let shown = verdict.machine_token()?.clone();
         Some(Self { tokens: machines.named.tokens.clone()?, shown, began: Duration::ZERO })
     }
@@ -280,7 +289,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_from_nowhere_is_let_in_nowhere() {
         let metrics = Arc::<Metrics>::default();
-        let machines = Machines {
+        let machines = MachineRoutes {
             answers: Arc::new(Answers::new(true, Arc::clone(&metrics))),
             named: NamedMachines::default(),
             reads: SourceReads::default(),

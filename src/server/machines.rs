@@ -15,10 +15,10 @@ use super::machine_request::config;
 use super::node_failure;
 use super::readiness::Readiness;
 use super::request_log::log;
-use super::state::Machines;
+use super::state::MachineRoutes;
 
 /// Routes of `/config`, health and readiness, and of reports if there is a receiver.
-pub fn router(machines: Arc<Machines>) -> Router {
+pub fn router(machines: Arc<MachineRoutes>) -> Router {
     let limiter = Arc::new(LogRateLimiter::new("requests for configs"));
     let health = || get(async || StatusCode::OK).fallback(answer::method_not_allowed);
     let router = Router::new()
@@ -35,10 +35,10 @@ pub fn router(machines: Arc<Machines>) -> Router {
     if machines.reports.is_some() { router.merge(node_failure::router(machines)) } else { router }
 }
 
-async fn in_service(State(machines): State<Arc<Machines>>) -> Response {
+async fn in_service(State(machines): State<Arc<MachineRoutes>>) -> Response {
     Readiness::in_service(&machines.status, &machines.answers).response()
 }
 
-async fn readiness(State(machines): State<Arc<Machines>>) -> Response {
+async fn readiness(State(machines): State<Arc<MachineRoutes>>) -> Response {
     Readiness::for_unauthenticated(&machines.status, &machines.answers).response()
 }

@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout};
 use super::answer::{CHALLENGE, text};
 use super::connections::connection::Peer;
 use super::source_buckets::SourceBuckets;
-use super::state::Machines;
+use super::state::MachineRoutes;
 
 /// Maximum size of a report in bytes.
 const MAX_REPORT: usize = 16 << 10;
@@ -39,10 +39,10 @@ const UNKNOWN: &str =
     "no config was given to this address within a day, and no token opens the pool\n";
 
 /// State of the route, with the reports that were received lately by source.
-type ReportState = State<(Arc<Machines>, Arc<SourceBuckets>)>;
+type ReportState = State<(Arc<MachineRoutes>, Arc<SourceBuckets>)>;
 
 /// The route of reports.
-pub(super) fn router(machines: Arc<Machines>) -> Router {
+pub(super) fn router(machines: Arc<MachineRoutes>) -> Router {
     let received = Arc::new(SourceBuckets::new(BURST, REFILL));
     let route = post(report).fallback(method_not_allowed);
     Router::new().route("/v1/node-failure", route).with_state((machines, received))
@@ -91,8 +91,8 @@ async fn report(State((machines, received)): ReportState, request: Request) -> R
     StatusCode::ACCEPTED.into_response()
 }
 
-fn record(machines: &Machines, peer: Peer, report: FailureReport, now: OffsetDateTime) {
-    let Machines { answers, metrics, ledger, reports, .. } = machines;
+fn record(machines: &MachineRoutes, peer: Peer, report: FailureReport, now: OffsetDateTime) {
+    let MachineRoutes { answers, metrics, ledger, reports, .. } = machines;
     let address = peer.address.ip();
     ledger.failed(address, &report, now);
     metrics.node_failed(answers.label(&report.pool), &report.stage);

@@ -24,7 +24,7 @@ pub struct SourceReads {
 
 /// State of the routes for machines.
 #[derive(Debug)]
-pub struct Machines {
+pub struct MachineRoutes {
     pub answers: Arc<Answers>,
     pub named: NamedMachines,
     pub reads: SourceReads,

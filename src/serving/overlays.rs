@@ -8,7 +8,7 @@ use common::sync::lock;
 use http::HeaderValue;
 use ignition::{Form, SpecVersion};
 use lru::LruCache;
-use model::objects::FirstBootMachine;
+use model::objects::{FirstBootMachine, FirstBootMachines};
 use model::recovery::Recovery;
 use telemetry::conditions::Status;
 use telemetry::faults;
@@ -26,7 +26,7 @@ const MAX_REPORTED: usize = 20;
 /// Objects of machines, with the configs that were merged from their overlays.
 #[derive(Debug)]
 pub(crate) struct Overlays {
-    machines: ArcSwap<BTreeMap<String, Arc<FirstBootMachine>>>,
+    machines: ArcSwap<FirstBootMachines>,
     cache: Mutex<OverlayCache>,
     merging: Semaphore,
     /// Reasons why overlays cannot be merged, by machine.
@@ -65,7 +65,7 @@ impl Overlays {
     }
 
     /// Uses the overlays of these objects from this call on.
-    pub(super) fn take(&self, machines: &BTreeMap<String, Arc<FirstBootMachine>>) {
+    pub(super) fn take(&self, machines: &FirstBootMachines) {
         if **self.machines.load() == *machines {
             return;
         }

@@ -128,7 +128,7 @@ pub(crate) struct Scan {
 #[derive(Debug)]
 pub struct Directory {
     layout: Layout,
-    files: Files,
+    pub(super) files: Files,
     shared: Arc<SharedInputs>,
     credentials: SeenCredentials,
     set: ObjectSet,
@@ -424,11 +424,6 @@ impl Directory {
         }
         inputs.shared = Arc::clone(&self.shared);
         inputs.registry_credentials = self.credentials.auth();
-    }
-
-    /// Adds the last good states of files.
-    pub(super) fn restore_files(&mut self, files: Vec<RestoredFile>) {
-        self.files.restore(files);
     }
 
     /// Inputs with these pools of the files that were restored, without machines. The rest is not read.

@@ -128,7 +128,7 @@ impl EarlyPools {
         let files: BTreeSet<_> = self.index.shared.union(files).cloned().collect();
         let restored: Option<Vec<_>> =
             files.iter().filter(|path| !known.contains(path)).map(|it| self.restored(it)).collect();
-        self.directory.restore_files(restored?);
+        self.directory.files.restore(restored?);
         self.asked.insert(pool, files);
         Some(self.directory.partial_inputs(&self.root, &self.asked.keys().collect()))
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use model::escape::listed;
 use model::inputs::{Missing, Problem};
 use model::objects::Object;
 use model::presence::{Kind, Loss, Lost, Presence, note_majorities};
@@ -208,12 +209,8 @@ impl LostObjects {
             groups.entry((identity.kind, cause(&object.lost))).or_default().push(identity);
         }
         let report = |((kind, cause), lost): ((&str, &str), Vec<&Identity>)| {
-            let names: Vec<_> = lost.iter().take(MAX_NAMED).map(|it| &*it.name).collect();
-            let more = match lost.len().saturating_sub(MAX_NAMED) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let place = format!("{kind} {}{more}", names.join(", "));
+            let names: Vec<_> = lost.iter().map(|it| &*it.name).collect();
+            let place = format!("{kind} {}", listed(&names, MAX_NAMED));
             Problem::whole(place.trim(), format!("is missing: {cause}; {}", effect(kind)))
         };
         missing.reports = groups.into_iter().map(report).collect();

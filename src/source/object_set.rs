@@ -15,7 +15,7 @@ use model::escape::{NAME, cut};
 use model::inputs::Problem;
 use model::merged_pool::ByLabels;
 use model::objects::{
-    FirstBootMachine, Labels, MachineConfig, MachineConfigPool, Object, ObjectKind,
+    FirstBootMachines, Labels, MachineConfig, MachineConfigPool, Object, ObjectKind,
 };
 
 /// Objects of a file.
@@ -40,7 +40,7 @@ pub(super) struct ObjectSet {
     /// Identities of objects that more than one place has.
     repeated: BTreeSet<Identity>,
     pub(super) pools: BTreeMap<String, Arc<MachineConfigPool>>,
-    pub(super) machines: Arc<BTreeMap<String, Arc<FirstBootMachine>>>,
+    pub(super) machines: Arc<FirstBootMachines>,
     /// MachineConfigs that pools can be made of.
     pub(super) sources: Arc<ByLabels>,
     /// Results of the render controller.

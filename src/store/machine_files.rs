@@ -14,8 +14,8 @@ use common::parallel;
 use files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
 use files::error::FileError;
 use files::replace::{self, PRIVATE};
-use model::access::MachineToken;
-use model::access::machine::RearmRequests;
+use model::access::DirectoryToken;
+use model::access::machine::{RearmRequests, TokenInUse as _};
 use model::objects::{FirstBootMachine, is_object_name};
 use model::pointer_config::{PointerConfig, pool_url};
 use pki::Host;
@@ -51,7 +51,7 @@ pub(crate) fn removed_machines(state: &Path) -> PathBuf {
 
 #[derive(Debug, Default)]
 pub(crate) struct StoredMachines {
-    pub tokens: BTreeMap<String, MachineToken>,
+    pub tokens: BTreeMap<String, DirectoryToken>,
     pub errors: BTreeMap<String, StateError>,
 }
 
@@ -117,10 +117,10 @@ impl StateDirectory {
         Ok(stored)
     }
 
-    pub(crate) fn machine_token(&self, name: &str) -> Result<Option<MachineToken>, StateError> {
+    pub(crate) fn machine_token(&self, name: &str) -> Result<Option<DirectoryToken>, StateError> {
         let path = self.machine_path(name);
         let Some(json) = read_if_there(&path)? else { return Ok(None) };
-        let token = MachineToken::read(&json).map_err(|error| FileError::other(&path, error))?;
+        let token = DirectoryToken::read(&json).map_err(|error| FileError::other(&path, error))?;
         Ok(Some(token))
     }
 
@@ -128,7 +128,7 @@ impl StateDirectory {
     pub(crate) fn write_machine_token(
         &self,
         name: &str,
-        token: &MachineToken,
+        token: &DirectoryToken,
     ) -> Result<(), StateError> {
         replace::create_directory(&self.arm_path(), self.reader())?;
         self.expect_removals()?;
@@ -173,10 +173,10 @@ impl StateDirectory {
     pub(crate) fn store_machine(
         &self,
         wanted: WantedMachine<'_>,
-        known: Option<&MachineToken>,
+        known: Option<&DirectoryToken>,
         place: (&Host, u16),
         now: OffsetDateTime,
-    ) -> Result<MachineToken, StateError> {
+    ) -> Result<DirectoryToken, StateError> {
         let _lock = self.lock()?;
         self.store_locked(wanted, known, place, now)
     }
@@ -190,7 +190,7 @@ impl StateDirectory {
         wanted: &[WantedMachine<'_>],
         place: (&Host, u16),
         now: OffsetDateTime,
-    ) -> Result<Vec<Result<MachineToken, StateError>>, StateError> {
+    ) -> Result<Vec<Result<DirectoryToken, StateError>>, StateError> {
         let _lock = self.lock()?;
         Ok(parallel::map_writes(wanted, |wanted| self.store_locked(*wanted, None, place, now)))
     }
@@ -198,10 +198,10 @@ impl StateDirectory {
     fn store_locked(
         &self,
         wanted: WantedMachine<'_>,
-        known: Option<&MachineToken>,
+        known: Option<&DirectoryToken>,
         (host, port): (&Host, u16),
         now: OffsetDateTime,
-    ) -> Result<MachineToken, StateError> {
+    ) -> Result<DirectoryToken, StateError> {
         let WantedMachine { name, pool, rearm } = wanted;
         let url = pool_url(host, port, pool);
         let command = self.requested_arming(name)?;
@@ -210,9 +210,9 @@ impl StateDirectory {
         // Another process may have made one meanwhile, also for a name whose earlier token is revoked.
         let is_current = stored.as_ref().is_some_and(|stored| !stored.is_revoked());
         let known = known.filter(|known| !(known.is_revoked() && is_current)).cloned();
-        let known = known.or_else(|| stored.clone().map(MachineToken::found));
+        let known = known.or_else(|| stored.clone().map(DirectoryToken::found));
         let token =
-            MachineToken::following(known.as_ref(), pool, &asked, &self.fresh_token()?, now);
+            DirectoryToken::following(known.as_ref(), pool, &asked, &self.fresh_token()?, now);
         if stored.as_ref() != Some(&token) {
             self.write_machine_token(name, &token)?;
         }

@@ -14,8 +14,8 @@ use files::bounded::read_if_there;
 use files::error::FileError;
 use files::replace::{self, PRIVATE, Replacement};
 use model::access::rotation::{
-    Issued, MAX_STEPS, NextAction, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState,
-    Write, current_records, next,
+    Issued, MAX_STEPS, NextAction, ObservedTokens, PointerToken, PointerWrite, Reason,
+    RotationPolicy, Write, current_records, next,
 };
 use model::access::{AccessMode, Records, Token};
 use model::pointer_config::PointerConfig;
@@ -126,10 +126,10 @@ impl StateDirectory {
     fn observe_tokens(
         &self,
         pools: &BTreeMap<String, AccessMode>,
-    ) -> Result<TokenState, StateError> {
+    ) -> Result<ObservedTokens, StateError> {
         let pointers = self.embedded_tokens()?;
         let (issued, records) = (self.issued()?, self.records()?);
-        Ok(TokenState { issued, records, pointers, pools: pools.clone() })
+        Ok(ObservedTokens { issued, records, pointers, pools: pools.clone() })
     }
 
     /// The pointer configs of pools with their tokens. Those of single machines have tokens that are not rotated.

@@ -27,6 +27,15 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     line.into()
 }
 
+/// The first `most` names of a list, and how many more there are.
+pub fn listed<S: AsRef<str>>(names: &[S], most: usize) -> String {
+    let first: Vec<_> = names.iter().take(most).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(most) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
 /// The first `most` characters of a text, with an ellipsis in place of what is left out.
 pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {

@@ -19,8 +19,8 @@ impl Form {
     ///
     /// Ignition sends `Ignition/` and its version. Without an Ignition version in its Accept header it gets 2.2, and
     /// with it the plain form.
-    pub fn of(user_agent: Option<&str>, version: SpecVersion) -> Self {
-        let is_ignition = user_agent.is_some_and(|name| name.starts_with("Ignition/"));
+    pub fn of(user_agent: &str, version: SpecVersion) -> Self {
+        let is_ignition = user_agent.starts_with("Ignition/");
         if is_ignition && version.has_compressed_data() { Self::Compact } else { Self::Plain }
     }
 
@@ -41,34 +41,29 @@ mod tests {
             Some(format!("application/vnd.coreos.ignition+json;version={version}, */*;q=0.1"))
         };
         for (user_agent, accept, form) in [
-            (Some("Ignition/2.14.0"), accept("3.3.0"), Form::Compact),
-            (Some("Ignition/2.3.0"), accept("3.1.0"), Form::Compact),
-            (Some("Ignition/2.22.0"), accept("3.5.0"), Form::Compact),
-            (Some("Ignition/3.0.0"), accept("3.99.0"), Form::Compact),
-            (Some("Ignition/v2.14.0-dirty"), accept("3.3.0"), Form::Compact),
-            (Some("Ignition/"), accept("3.6.0"), Form::Compact),
+            ("Ignition/2.14.0", accept("3.3.0"), Form::Compact),
+            ("Ignition/2.3.0", accept("3.1.0"), Form::Compact),
+            ("Ignition/2.22.0", accept("3.5.0"), Form::Compact),
+            ("Ignition/3.0.0", accept("3.99.0"), Form::Compact),
+            ("Ignition/v2.14.0-dirty", accept("3.3.0"), Form::Compact),
+            ("Ignition/", accept("3.6.0"), Form::Compact),
             // Clients that refuse compressed data URLs.
-            (Some("Ignition/2.1.1"), accept("3.0.0"), Form::Plain),
-            (Some("Ignition/0.35.0"), accept("2.4.0"), Form::Plain),
-            (Some("Ignition/0.35.0"), accept("2.2.0"), Form::Plain),
+            ("Ignition/2.1.1", accept("3.0.0"), Form::Plain),
+            ("Ignition/0.35.0", accept("2.4.0"), Form::Plain),
+            ("Ignition/0.35.0", accept("2.2.0"), Form::Plain),
             // Ignition fetches other resources too.
-            (Some("Ignition/2.14.0"), None, Form::Plain),
-            (Some("Ignition/2.14.0"), Some("*/*".to_owned()), Form::Plain),
-            (
-                Some("Ignition/2.14.0"),
-                Some("application/vnd.coreos.ignition+json".into()),
-                Form::Plain,
-            ),
+            ("Ignition/2.14.0", None, Form::Plain),
+            ("Ignition/2.14.0", Some("*/*".to_owned()), Form::Plain),
+            ("Ignition/2.14.0", Some("application/vnd.coreos.ignition+json".into()), Form::Plain),
             // Other programs that read configs.
-            (Some("curl/8.14.1"), accept("3.4.0"), Form::Plain),
-            (Some("assisted-installer"), accept("3.4.0"), Form::Plain),
-            (Some("Go-http-client/1.1"), accept("3.4.0"), Form::Plain),
-            (Some("Mozilla/5.0 (like Ignition/2.14.0)"), accept("3.4.0"), Form::Plain),
-            (Some("ignition/2.14.0"), accept("3.4.0"), Form::Plain),
-            (Some("Ignition"), accept("3.4.0"), Form::Plain),
-            (Some("Ignition-validate/2.14.0"), accept("3.4.0"), Form::Plain),
-            (Some(""), accept("3.4.0"), Form::Plain),
-            (None, accept("3.4.0"), Form::Plain),
+            ("curl/8.14.1", accept("3.4.0"), Form::Plain),
+            ("assisted-installer", accept("3.4.0"), Form::Plain),
+            ("Go-http-client/1.1", accept("3.4.0"), Form::Plain),
+            ("Mozilla/5.0 (like Ignition/2.14.0)", accept("3.4.0"), Form::Plain),
+            ("ignition/2.14.0", accept("3.4.0"), Form::Plain),
+            ("Ignition", accept("3.4.0"), Form::Plain),
+            ("Ignition-validate/2.14.0", accept("3.4.0"), Form::Plain),
+            ("", accept("3.4.0"), Form::Plain),
         ] {
             let version = negotiate(accept.as_deref()).unwrap();
             assert_eq!(Form::of(user_agent, version), form, "{user_agent:?} {accept:?}");

@@ -207,7 +207,8 @@ fn served_specs(served: &[SpecVersion]) -> String {
     }
 }
 
-pub(super) fn date(time: OffsetDateTime) -> String {
+/// The time of a certificate or a token, to the second.
+pub fn date(time: OffsetDateTime) -> String {
     let time = time.truncate_to_second();
     time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())
 }

@@ -22,7 +22,7 @@ mod sections;
 mod text;
 mod trace;
 
-pub use cause::Cause;
+pub use cause::{Cause, date};
 pub use diff::{Change, ChangeKind, changes, changes_as_text};
 pub use judge::{Clocks, Judgement, SLACK, ServerAnswer, ServerEvidence, cause_of, judge};
 pub use kernel_arguments::KernelArguments;

@@ -129,7 +129,7 @@ where
     };
     // For a creation, "not found" refers to the namespace or the kind.
     let was_there = !matches!(change, Change::Create(_));
-    outcome(object, was_there, result)
+    written(object, was_there, result).map(Applied::from)
 }
 
 /// Sets spec fields of a custom resource's object, in the version that was read.
@@ -142,7 +142,7 @@ pub async fn apply_spec(
     let api: Api<DynamicObject> = api(client, &object.namespace, object.kind);
     let patch = Patch::Merge(json!({"metadata": precondition, "spec": spec}));
     let result = api.patch(&object.name, &PatchParams::default(), &patch).await;
-    outcome(object, true, result.map(drop))
+    written(object, true, result.map(drop)).map(Applied::from)
 }
 
 /// Sets status fields of a custom resource's object, in the version that was read. Returns the object as it is then;
@@ -157,14 +157,6 @@ pub async fn apply_status(
     let patch = Patch::Merge(json!({"metadata": precondition, "status": status}));
     let result = api.patch_status(&object.name, &PatchParams::default(), &patch).await;
     written(object, true, result)
-}
-
-fn outcome(
-    object: &ObjectName,
-    was_there: bool,
-    result: kube::Result<()>,
-) -> Result<Applied, ControlError> {
-    written(object, was_there, result).map(Applied::from)
 }
 
 /// The result of a write, `None` if it was superseded; `was_there` is true if the object existed in the plan.

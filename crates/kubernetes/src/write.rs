@@ -36,6 +36,14 @@ impl ObjectName {
         Self::new(ObjectKind::CONFIG_MAP, namespace, name)
     }
 
+    pub fn pool(name: &str) -> Self {
+        Self::new(ObjectKind::MACHINE_CONFIG_POOL, "", name)
+    }
+
+    pub fn machine_config(name: &str) -> Self {
+        Self::new(ObjectKind::MACHINE_CONFIG, "", name)
+    }
+
     pub fn metadata(&self) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.name.clone()),

@@ -10,7 +10,7 @@ use crate::access::machine::MachineState;
 use crate::escape::{REASON, cut, escaped};
 use crate::merged_pool::{ByLabels, unused_setter};
 use crate::objects::{
-    ControllerConfig, FirstBootMachine, MachineConfig, MachineConfigPool, MachineOsBuild,
+    ControllerConfig, FirstBootMachines, MachineConfig, MachineConfigPool, MachineOsBuild,
     MachineOsConfig, Object, ObjectDefect, REGISTRY_NAMESPACE, TlsProfile,
 };
 use crate::registry_ca::RegistryHost;
@@ -46,7 +46,7 @@ pub struct Inputs {
     /// MachineConfigs of a directory that pools can be made of.
     pub sources: Arc<ByLabels>,
     /// Machines with a name, by it.
-    pub machines: Arc<BTreeMap<String, Arc<FirstBootMachine>>>,
+    pub machines: Arc<FirstBootMachines>,
     /// Objects that are missing from a directory; their last state is in the other fields.
     pub missing: Missing,
     /// States of their objects in a cluster, which has their tokens. Empty for a directory.

@@ -37,7 +37,7 @@ use rendered_pools::{
 use tokio::time::Instant;
 
 use self::ledgers::LedgerQuery;
-use self::objects::{Pool, config_object, configuration, pool_object, prepare_write, rendered};
+use self::objects::{Pool, configuration, prepare_write, rendered};
 use self::observe::{
     Contents, Sources, expect_no_operator, read_controller_config, read_pools, watched,
 };
@@ -264,7 +264,7 @@ impl PoolController {
                 return Ok(prepared);
             }
         }
-        let (object, precondition) = (pool_object(pool.object.name()), &pool.precondition);
+        let (object, precondition) = (ObjectName::pool(pool.object.name()), &pool.precondition);
         let fields = configuration(config, &self.merged.sources(&object.name));
         match set {
             None => Ok(Applied::Done),
@@ -317,9 +317,9 @@ impl PoolController {
         }
         for name in expired(&self.states(&pools, all), &rendered, &served) {
             let Some(present) = all.get(name) else { continue };
-            let write = CustomWrite::delete(config_object(name), present)?;
+            let write = CustomWrite::delete(ObjectName::machine_config(name), present)?;
             if apply_custom(&self.client, &write).await? == Applied::Done {
-                tracing::info!(object = %config_object(name), "deleted a MachineConfig that no pool \
+                tracing::info!(object = %ObjectName::machine_config(name), "deleted a MachineConfig that no pool \
                     and no boot ledger names");
             }
         }
@@ -335,7 +335,7 @@ impl Reconciler for PoolController {
     }
 
     fn cached(&self) -> Vec<(ObjectName, MetadataCache)> {
-        vec![(config_object("*"), self.known.clone())]
+        vec![(ObjectName::machine_config("*"), self.known.clone())]
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {

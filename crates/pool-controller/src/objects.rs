@@ -28,17 +28,9 @@ pub(super) struct Pool {
     pub(super) precondition: Precondition,
 }
 
-pub(super) fn pool_object(name: &str) -> ObjectName {
-    ObjectName::new(ObjectKind::MACHINE_CONFIG_POOL, "", name)
-}
-
-pub(super) fn config_object(name: &str) -> ObjectName {
-    ObjectName::new(ObjectKind::MACHINE_CONFIG, "", name)
-}
-
 pub(super) fn pool(object: DynamicObject) -> Result<Pool, Malformed> {
     let DynamicObject { metadata, data, .. } = object;
-    let name = pool_object(metadata.name.as_deref().unwrap_or_default());
+    let name = ObjectName::pool(metadata.name.as_deref().unwrap_or_default());
     let precondition = Precondition::of(&name, &metadata)?;
     // Any other value pauses the pool: leaving it alone does no harm.
     let is_paused = !matches!(data["spec"]["paused"], Value::Null | Value::Bool(false));
@@ -109,7 +101,7 @@ pub(super) fn prepare_write(
     prepare: Prepare,
     present: Option<&ObjectMeta>,
 ) -> Result<CustomWrite, Malformed> {
-    let object = config_object(config.name());
+    let object = ObjectName::machine_config(config.name());
     let failed = |error: serde_json::Error| object.malformed(error.to_string());
     let mut value = serde_json::to_value(config).map_err(failed)?;
     let (revision, present) = match prepare {
@@ -166,5 +158,5 @@ pub(super) fn configuration(config: &str, sources: &BTreeSet<&str>) -> Value {
 }
 
 pub(super) fn reference(pool: &Pool) -> ObjectReference {
-    pool_object(pool.object.name()).reference(&pool.precondition.uid)
+    ObjectName::pool(pool.object.name()).reference(&pool.precondition.uid)
 }

@@ -15,7 +15,7 @@ use kubernetes::{ControlError, Malformed, ObjectName};
 use model::merged_pool::has_contents_of_name;
 use model::objects::{ControllerConfig, LabelSelector, MachineConfig, ObjectKind};
 
-use super::objects::{Pool, config_object, is_own, is_source, machine_config, pool, pool_object};
+use super::objects::{Pool, is_own, is_source, machine_config, pool};
 
 /// MachineConfigs that are read at the same time.
 const AT_ONCE: usize = 16;
@@ -31,7 +31,7 @@ fn operator_object() -> ObjectName {
 
 /// Objects whose changes call for another look, except for MachineConfigs.
 pub(super) fn watched() -> Vec<ObjectName> {
-    vec![pool_object("*"), controller_config_object(), operator_object()]
+    vec![ObjectName::pool("*"), controller_config_object(), operator_object()]
 }
 
 /// Fails where the machine config operator renders the pools. Scaled down to nothing, it does not.
@@ -50,7 +50,7 @@ pub(super) async fn read_pools(
     client: &Client,
 ) -> Result<(Vec<Pool>, Vec<Malformed>), ControlError> {
     let (mut pools, mut malformed) = (Vec::new(), Vec::new());
-    for object in list_custom(client, &pool_object("*")).await? {
+    for object in list_custom(client, &ObjectName::pool("*")).await? {
         match pool(object) {
             Ok(pool) => pools.push(pool),
             Err(error) => malformed.push(error),
@@ -101,7 +101,7 @@ impl<T> ReadConfigs<T> {
         });
         let keep = &keep;
         let reads = changed.map(async |(name, _)| {
-            let object = read_custom(client, &config_object(name)).await?;
+            let object = read_custom(client, &ObjectName::machine_config(name)).await?;
             Ok::<_, ControlError>(object.map(|object| {
                 let version = object.metadata.resource_version.clone().unwrap_or_default();
                 (name.clone(), (version, keep(object)))

@@ -7,11 +7,7 @@ const LISTED: usize = 5;
 
 /// The first names of a list, and how many more there are.
 pub fn listed<S: AsRef<str>>(names: &[S]) -> String {
-    let first: Vec<_> = names.iter().take(LISTED).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(LISTED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
+    model::escape::listed(names, LISTED)
 }
 
 /// Logs steps of the tokens' rotation, those of single pools in one line together.

@@ -24,6 +24,7 @@ pub(crate) use self::settings::EnrollSettings;
 
 use self::settings::{ProofFlags, RequestedFlags};
 use super::print_line;
+use super::process::block_on;
 use super::process::progress::Progress;
 use super::stores::certificate_texts::read_certificates;
 
@@ -56,9 +57,8 @@ pub(crate) fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
         implicit_confirm: settings.implicit_confirm,
         credential,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let progress = Progress::start(&format!("waiting for the certificate of {}", settings.url));
-    let enrolled = runtime.block_on(async {
+    let enrolled = block_on(async {
         let asked = server.client().enrol(transaction, request, |time, pause| {
             let time = time.as_secs();
             let line = match pause {
@@ -72,7 +72,7 @@ pub(crate) fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
         });
         let timed_out = |_| anyhow!("no certificate within {} s", settings.timeout.as_secs());
         anyhow::Ok(timeout(settings.timeout, asked).await.map_err(timed_out)??)
-    })?;
+    })??;
     drop(progress);
     write(settings, &enrolled)
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use model::escape::{REASON, cut, escaped};
+use model::escape::{REASON, cut, escaped, listed};
 use secrets::redacted;
 use serde::Serialize;
 use table::{Color, TerminalStyle};
@@ -147,13 +147,8 @@ impl Finding {
             Level::Error => ("error  ", Color::Bad),
             Level::Warning => ("warning", Color::Notable),
         };
-        let named =
-            self.things.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = match self.things.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let text = format!("{}{more}: {}", escaped(&named), escaped(&self.what));
+        let named = listed(&self.things, NAMED);
+        let text = format!("{}: {}", escaped(&named), escaped(&self.what));
         [
             format!("{}  {text}", style.paint(ink, level)),
             format!("         fix: {}", escaped(&self.fix)),

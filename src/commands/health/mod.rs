@@ -22,7 +22,9 @@ use time::OffsetDateTime;
 use self::finding::{Checked, Finding, HealthReport, Level, Source};
 use self::place::Place;
 use self::server::ServerAddress;
+use super::machines::DEFAULT_SERVER;
 use super::print_json;
+use super::process::block_on;
 use super::process::progress::Progress;
 use super::process::terminal;
 use super::rendering::ManifestFlags;
@@ -30,8 +32,6 @@ use super::stores::location::StateLocationFlags;
 
 /// Maximum time for all sources: what does not answer until then is a finding.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// Metrics address of a server on this machine.
-const HERE: &str = "127.0.0.1:8797";
 
 #[derive(Debug, Args)]
 #[command(mut_arg("state_dir", |arg| {
@@ -76,7 +76,7 @@ fn gather(settings: HealthSettings, now: OffsetDateTime) -> Vec<Checked> {
         _ => Some(ServerAddress {
             is_named: from.is_some() || dir.is_none(),
             is_reached: dir.is_none() && !is_cluster,
-            from: from.unwrap_or_else(|| HERE.to_owned()),
+            from: from.unwrap_or_else(|| DEFAULT_SERVER.to_owned()),
         }),
     };
     let mut results = Vec::new();
@@ -134,15 +134,8 @@ fn start(
 }
 
 fn ask(server: &ServerAddress, now: OffsetDateTime) -> Checked {
-    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => {
-            let checked = runtime.block_on(server::check(server, now));
-            // A name lookup in progress is abandoned.
-            runtime.shutdown_background();
-            checked
-        }
-        Err(error) => only(&server.from, &error.to_string(), "run the command again"),
-    }
+    block_on(server::check(server, now))
+        .unwrap_or_else(|error| only(&server.from, &error.to_string(), "run the command again"))
 }
 
 /// The result if a server of a cluster is not known.

@@ -1,20 +1,19 @@
 //! The overview of a server or a controller as findings.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
-use inspect::SLACK;
+use inspect::{SLACK, date};
 use model::ledger::Severity;
 use serde::Deserialize;
 use status::overview::MachineLine;
 use status::page::Advice;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::finding::{Checked, Counts, Finding, Level, Source};
 use super::readiness;
 
 /// Overview of any version: all that an older server or a controller does not have is empty.
 #[derive(Debug, Deserialize)]
-pub(super) struct ServerOverview {
+pub(super) struct AnyOverview {
     #[serde(with = "time::serde::rfc3339")]
     pub(super) at: OffsetDateTime,
     /// Host and port with TLS for machines.
@@ -65,7 +64,7 @@ struct RegistryOverview {
     pools: Vec<String>,
 }
 
-impl ServerOverview {
+impl AnyOverview {
     /// Findings of the server `from`, by this machine's clock.
     pub(super) fn checked(&self, from: &str, now: OffsetDateTime) -> Checked {
         let Self { pools, machines, pointers, .. } = self;
@@ -174,11 +173,6 @@ fn stuck(machines: &[MachineLine]) -> impl Iterator<Item = Finding> {
     })
 }
 
-fn date(time: OffsetDateTime) -> String {
-    let time = time.truncate_to_second();
-    time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -193,7 +187,7 @@ mod tests {
         let mut overview = json!({"at": "2026-11-21T12:00:00Z", "not_ready": [], "degraded": []});
         let Value::Object(more) = more else { panic!("an object") };
         overview.as_object_mut().unwrap().extend(more);
-        let read: ServerOverview = serde_json::from_value(overview).unwrap();
+        let read: AnyOverview = serde_json::from_value(overview).unwrap();
         read.checked("192.0.2.1:8797", now).findings
     }
 

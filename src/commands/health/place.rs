@@ -12,6 +12,7 @@ use super::finding::{Checked, Finding, Level, Source};
 use super::overview::without_ca;
 use super::reach::{Target, reach};
 use crate::commands::certs::check::{CheckReport, Verdict};
+use crate::commands::process::block_on;
 use crate::commands::remark::Remark;
 use crate::commands::rendering::read_usable;
 use crate::commands::stores::exposure;
@@ -36,12 +37,8 @@ pub(super) fn check(place: &Place, now: OffsetDateTime) -> Checked {
         }
         Place::Cluster(state) => of_cluster(&mut checked, state, now),
     };
-    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => {
-            checked.findings.extend(runtime.block_on(reach(targets, now)));
-            // A name lookup in progress is abandoned.
-            runtime.shutdown_background();
-        }
+    match block_on(reach(targets, now)) {
+        Ok(findings) => checked.findings.extend(findings),
         Err(error) => checked.add_failure("servers", &error.into()),
     }
     checked

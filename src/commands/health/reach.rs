@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use tokio::task::JoinSet;
 
 use super::finding::{Finding, Level, Source};
-use super::overview::{SERVING, ServerOverview};
+use super::overview::{AnyOverview, SERVING};
 use crate::commands::inspect::fetch::{FetchRequest, shake_hands};
 use crate::commands::probe::Address;
 use crate::commands::stores::state_store::ObservedState;
@@ -31,7 +31,7 @@ pub(super) struct Target {
 
 impl Target {
     /// The address that a server gives to machines, which CAs are unknown.
-    pub(super) fn of_server(overview: &ServerOverview) -> Option<Self> {
+    pub(super) fn of_server(overview: &AnyOverview) -> Option<Self> {
         let authority = overview.authority.as_deref()?;
         let (host, port) = authority.rsplit_once(':')?;
         // The server does not know by which name machines reach it.

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use tokio::net::lookup_host;
 
 use super::finding::{Checked, Finding, Level, Source};
-use super::overview::ServerOverview;
+use super::overview::AnyOverview;
 use super::reach::{Target, reach};
 use super::readiness;
 use crate::commands::machines::{NoServer, ask};
@@ -26,7 +26,7 @@ pub(super) struct ServerAddress {
 /// Asks the server, and connects to it as a machine does.
 pub(super) async fn check(server: &ServerAddress, now: OffsetDateTime) -> Checked {
     let ServerAddress { from, is_named, is_reached } = server;
-    match ask::<ServerOverview>(from).await {
+    match ask::<AnyOverview>(from).await {
         Ok(overview) => {
             let mut checked = overview.checked(from, now);
             let target = Target::of_server(&overview).filter(|_| *is_reached);

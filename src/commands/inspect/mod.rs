@@ -28,6 +28,7 @@ pub(crate) use self::settings::InspectSettings;
 use self::fetch::{FetchRequest, fetch};
 use self::inspection::{Difference, Inspection};
 use self::settings::{ConfigSource, Subject};
+use super::process::block_on;
 use super::process::progress::Progress;
 use super::rendering::{read_manifests, rendered};
 use super::stores::certificate_texts::read_certificates;
@@ -248,13 +249,10 @@ fn by_pointer(
 }
 
 fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let progress =
         Progress::start(&format!("fetching {}", redacted(&request.fetch.url.to_string())));
-    let (mut trace, body) = runtime.block_on(fetch(request));
+    let (mut trace, body) = block_on(fetch(request))?;
     drop(progress);
-    // A name lookup in progress is abandoned.
-    runtime.shutdown_background();
     let name = trace.url.clone();
     let Some(body) = body else {
         return Ok(Inspection { name, trace: Some(trace), ..Inspection::default() });

@@ -7,7 +7,7 @@ use clap::Args;
 use common::flags::host_and_port;
 use controllers::NAMESPACE;
 use model::access::approval::{ApprovedObject, Subject, WaitingMachine};
-use model::access::machine::Identity;
+use model::access::machine::{Identity, TokenInUse as _};
 use serde::Deserialize;
 use time::OffsetDateTime;
 
@@ -15,6 +15,7 @@ use super::named::name;
 use super::{DEFAULT_SERVER, ask};
 use crate::commands::pool_names::pool_names;
 use crate::commands::print_line;
+use crate::commands::process::block_on;
 use crate::commands::serve::memory;
 use crate::commands::stores::location::StateFlags;
 use crate::source::directory::last_machine;
@@ -89,9 +90,7 @@ fn subject(settings: &ApproveSettings) -> anyhow::Result<Subject> {
     if let Some(pool) = pool {
         return Ok(Subject::at(pool, address));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let WaitingOverview { waiting_machines } = runtime
-        .block_on(ask(from))
+    let WaitingOverview { waiting_machines } = block_on(ask(from))?
         .context("cannot ask which pool the machine waits for; name it with --pool")?;
     let mut there = waiting_machines.into_iter().filter(|waits| waits.address == address);
     match (there.next(), there.next()) {

@@ -5,10 +5,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use controllers::NAMESPACE;
 use controllers::certificates::managed_name;
+use controllers::object_conditions::condition;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kubernetes::client::{self, reason};
+use kubernetes::client::{self, found, reason};
 use kubernetes::seen::ObjectSeen;
 use kubernetes::watch::ObjectWatch;
 use model::access::approval::{APPROVED_PREFIX, Subject, annotation_of, parse_granted_at};
@@ -48,30 +49,24 @@ impl ClusterStore {
     /// Has the controller arm a machine's token again.
     pub(in crate::commands) fn rearm_machine(&self, name: &str, value: &str) -> Result<()> {
         let change = json!({"metadata": {"annotations": {REARM_ANNOTATION: value}}});
-        let params = PatchParams::default();
-        self.runtime.block_on(async {
-            let patched = self.machines().patch(name, &params, &Patch::Merge(&change)).await;
-            match patched {
-                Ok(_) => Ok(()),
-                Err(kube::Error::Api(status)) if status.code == 404 => {
-                    Err(anyhow!("machine {name} not found"))
-                }
-                Err(error) => Err(failed(name, &error)),
-            }
-        })
+        let (machines, params) = (self.machines(), PatchParams::default());
+        self.write_present(name, machines.patch(name, &params, &Patch::Merge(&change)))
     }
 
     /// Deletes a machine's object.
     pub(in crate::commands) fn remove_machine(&self, name: &str) -> Result<()> {
-        self.runtime.block_on(async {
-            match self.machines().delete(name, &DeleteParams::default()).await {
-                Ok(_) => Ok(()),
-                Err(kube::Error::Api(status)) if status.code == 404 => {
-                    Err(anyhow!("machine {name} not found"))
-                }
-                Err(error) => Err(failed(name, &error)),
-            }
-        })
+        let (machines, params) = (self.machines(), DeleteParams::default());
+        self.write_present(name, machines.delete(name, &params))
+    }
+
+    /// Makes a write of a machine's object, which must be there.
+    fn write_present<T>(
+        &self,
+        name: &str,
+        write: impl Future<Output = kube::Result<T>>,
+    ) -> Result<()> {
+        let written = found(self.runtime.block_on(write)).map_err(|error| failed(name, &error))?;
+        written.map(drop).with_context(|| format!("machine {name} not found"))
     }
 
     /// Annotates the object that approves a machine, for all servers of the cluster.
@@ -153,9 +148,7 @@ impl ClusterStore {
                     bail!("{KIND} {NAMESPACE}/{name}: {}", failure.reason)
                 }
             };
-            let conditions = object.data["status"]["conditions"].as_array().cloned();
-            let ready = conditions.into_iter().flatten().find(|it| it["type"] == "Ready");
-            match ready {
+            match condition(&object.data, "Ready") {
                 Some(ready) if ready["status"] == "True" => return Ok(()),
                 Some(ready) => {
                     let message = ready["message"].as_str().unwrap_or_default();

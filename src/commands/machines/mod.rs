@@ -27,7 +27,7 @@ use tokio::net::lookup_host;
 
 use super::print_json;
 use super::print_line;
-use super::process::terminal;
+use super::process::{block_on, terminal};
 use crate::serving::ledger::peers::get;
 
 /// Metrics address of a server that was started without another.
@@ -139,8 +139,7 @@ fn explained(error: anyhow::Error) -> anyhow::Error {
 /// # Errors
 /// The server does not answer, or a machine is stuck.
 pub(crate) fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut reported: ServerOverview = runtime.block_on(ask(&settings.from))?;
+    let mut reported: ServerOverview = block_on(ask(&settings.from))??;
     for line in std::mem::take(&mut reported.silent_servers) {
         tracing::warn!(
             reason = line,

@@ -131,7 +131,6 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
             tokens: settings.tokens.policy(),
             files,
         }),
-        machine_host: Some(pointer_host.clone()),
     };
     server::block_on(async {
         let mut server = Server::start(server).await?;

@@ -42,7 +42,7 @@ use crate::server::auth::Authorizer;
 use crate::server::connections::listener::any_address;
 use crate::server::machines;
 use crate::server::readiness::Readiness;
-use crate::server::state::{Machines, SourceReads};
+use crate::server::state::{MachineRoutes, SourceReads};
 use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::approvals::WaitingCount;
@@ -118,6 +118,8 @@ impl Server {
         let (ledger, nodes) = open_ledger(&mut tasks, &source, &reporting);
         let ledger_file = store_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = flags.failure_reports.is_on().then(|| take_reports(&mut tasks, &source));
+        let host = settings.local.as_ref().map(|local| &local.host);
+        let authority = authority(host, ports.secure);
         let (local, files) = local_state(settings.local, access.window, ports.secure, &publisher);
         let secret = cluster.pair_secret.and_then(|name| source.secret(name));
         let pair = follow_pair(&mut tasks, pair, files, secret, &reporting);
@@ -138,14 +140,14 @@ impl Server {
             pointers: settings.pointers,
             peers: cluster.peers,
             since: OffsetDateTime::now_utc(),
-            authority: authority(settings.machine_host.as_ref(), ports.secure),
+            authority,
             name: super::process_name('/'),
             machines_snapshot: SingleFlight::default(),
         });
         let pages = pages(Arc::clone(&metrics), sources);
         let connections = metrics.administrators.clone();
         let auth = Authorizer::new(policy);
-        let of = Machines { answers, named, reads, metrics, status, ledger, auth, reports };
+        let of = MachineRoutes { answers, named, reads, metrics, status, ledger, auth, reports };
         Ok(Self {
             ports,
             published: subscription,
@@ -306,7 +308,7 @@ async fn until_stopped(tasks: &mut Tasks, delay: Duration, status: &Status) -> a
 }
 
 /// Serves machines, once it listens.
-fn serving(machines: Machines, limits: Limits, balancers: Balancers) -> Serving {
+fn serving(machines: MachineRoutes, limits: Limits, balancers: Balancers) -> Serving {
     let (connections, ledger) = (machines.metrics.connections.clone(), machines.ledger.clone());
     let router = machines::router(Arc::new(machines));
     Serving::new(router, limits, connections, Some(ledger), balancers)

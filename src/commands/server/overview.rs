@@ -39,7 +39,7 @@ use crate::serving::ledger::peers::LedgerPart;
 use crate::serving::pipeline::publish::Subscription;
 use crate::serving::single_flight::SingleFlight;
 use crate::serving::tls::serving_pair::ActivePair;
-use crate::serving::tokens::named_machines::{NamedMachines, UsedTokens};
+use crate::serving::tokens::named_machines::{MachineTokens, NamedMachines};
 
 /// Judges the pointer configs of these pools at a time, or without pools all known ones; `None` if they cannot be read. It
 /// may block.
@@ -293,7 +293,7 @@ impl Sources {
             pools,
             machines: Arc::clone(&machines.lines),
             knows_nodes: machines.knows_nodes,
-            named_machines: self.named.tokens.as_ref().map(UsedTokens::list).unwrap_or_default(),
+            named_machines: self.named.tokens.as_ref().map(MachineTokens::list).unwrap_or_default(),
             waiting_machines: machines.waiting.clone(),
             approved_machines: self.named.approvals.list_approved(),
             silent_servers: machines.silent.clone(),

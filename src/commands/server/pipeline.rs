@@ -21,11 +21,11 @@ use crate::serving::pipeline::pointer_writer::PointerWriter;
 use crate::serving::pipeline::publish::Publisher;
 use crate::serving::pipeline::{LocalState, Pipeline};
 use crate::serving::tokens::cache::TokenCache;
-use crate::serving::tokens::cluster::ClusterStore;
+use crate::serving::tokens::cluster::ClusterUses;
 use crate::serving::tokens::issuer::TokenIssuer;
-use crate::serving::tokens::machine::MachineTokens;
+use crate::serving::tokens::machine::RecordedTokens;
 use crate::serving::tokens::machine_reconciler::MachineReconciler;
-use crate::serving::tokens::named_machines::{NamedMachines, UsedTokens};
+use crate::serving::tokens::named_machines::{MachineTokens, NamedMachines};
 use crate::serving::tokens::reconciler::TokenReconciler;
 use crate::source::Source;
 use crate::source::cluster::access;
@@ -48,8 +48,8 @@ pub(in crate::commands) fn local_state(
         return (parts, None);
     };
     parts.named.overlays = Some(Arc::new(Overlays::new(reporting.status.clone())));
-    let of_machines = Arc::new(MachineTokens::new(state.clone(), window, reporting, history));
-    parts.named.tokens = Some(UsedTokens::Directory(Arc::clone(&of_machines)));
+    let of_machines = Arc::new(RecordedTokens::new(state.clone(), window, reporting, history));
+    parts.named.tokens = Some(MachineTokens::Directory(Arc::clone(&of_machines)));
     let mut tokens = TokenReconciler::new(state.clone(), tokens);
     let mut machines = MachineReconciler::new(of_machines, state.clone(), host.clone(), port);
     approvals.follow(&mut files);
@@ -75,10 +75,10 @@ fn add_cluster_machines(
     let Some(records) = cluster.machine_records(&identity) else { return };
     let (reporting, history) = (publisher.reporting.clone(), publisher.history.clone());
     named.overlays = Some(Arc::new(Overlays::new(reporting.status.clone())));
-    let store = ClusterStore::new(records, cluster.cache_dir(), &reporting);
-    let tokens = Arc::new(MachineTokens::new(store, window, reporting, history));
+    let store = ClusterUses::new(records, cluster.cache_dir(), &reporting);
+    let tokens = Arc::new(RecordedTokens::new(store, window, reporting, history));
     tasks.spawn("the task that records uses of tokens", Arc::clone(&tokens).flush());
-    named.tokens = Some(UsedTokens::Cluster(tokens));
+    named.tokens = Some(MachineTokens::Cluster(tokens));
 }
 
 /// Parts of a pipeline that are made before its source is followed.

@@ -39,8 +39,6 @@ pub(crate) struct ServerSettings {
     pub pointers: Option<JudgePointers>,
     /// State that this process manages, if it has a state directory.
     pub local: Option<Local>,
-    /// Host by which machines reach this server, if it is known.
-    pub machine_host: Option<Host>,
 }
 
 /// Host and port of the listener with TLS, as in a URL.

@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use kubernetes::ObjectName;
 use kubernetes::apply::{list_custom, read_custom};
 use model::inputs::{Inputs, ServingMode, served_configuration};
-use model::objects::{MachineConfigPool, ObjectKind};
+use model::objects::MachineConfigPool;
 use model::render::{exposed, exposed_line};
 use secrets::in_arguments;
 
@@ -85,13 +85,13 @@ pub(in crate::commands) async fn of_cluster(
 pub(in crate::commands) async fn served_configs(
     client: &Client,
 ) -> anyhow::Result<Vec<(MachineConfigPool, Option<DynamicObject>)>> {
-    let all = ObjectName::new(ObjectKind::MACHINE_CONFIG_POOL, "", "*");
+    let all = ObjectName::pool("*");
     let pools: Vec<DynamicObject> = list_custom(client, &all).await?;
     let mut served = Vec::new();
     for pool in pools {
         let pool: MachineConfigPool = serde_json::from_value(serde_json::to_value(pool)?)?;
         let configuration = served_configuration(ServingMode::Cluster, &pool);
-        let object = ObjectName::new(ObjectKind::MACHINE_CONFIG, "", configuration);
+        let object = ObjectName::machine_config(configuration);
         let found = match configuration {
             "" => None,
             _ => read_custom(client, &object).await?,

@@ -17,7 +17,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::MachineApprovals;
-use crate::serving::tokens::named_machines::UsedTokens;
+use crate::serving::tokens::named_machines::MachineTokens;
 use crate::store::state_directory::{StateDirectory, StateError};
 
 /// Wait after a failure.
@@ -73,7 +73,7 @@ impl ApprovalReconciler {
         &mut self,
         inputs: &Inputs,
         rules: &BootRules,
-        tokens: Option<&UsedTokens>,
+        tokens: Option<&MachineTokens>,
     ) -> Vec<String> {
         self.schedule.wait(None);
         let of_machine = || inputs.machines.values().any(|machine| machine.needs_approval());
@@ -87,7 +87,7 @@ impl ApprovalReconciler {
             *known = (*at).max(*known);
         }
         self.load(&asked);
-        let recorded = tokens.map(UsedTokens::recorded_approvals).unwrap_or_default();
+        let recorded = tokens.map(MachineTokens::recorded_approvals).unwrap_or_default();
         self.given.bind(recorded, &asked);
         let now = self.approvals.now();
         let object = |subject: &Subject| match (subject, tokens) {

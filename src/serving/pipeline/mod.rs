@@ -26,7 +26,7 @@ use self::pointer_writer::PointerWriter;
 use self::publish::{Published, Publisher};
 use super::approvals::reconciler::ApprovalReconciler;
 use super::tokens::machine_reconciler::MachineReconciler;
-use super::tokens::named_machines::{NamedMachines, UsedTokens};
+use super::tokens::named_machines::{MachineTokens, NamedMachines};
 use super::tokens::reconciler::TokenReconciler;
 
 /// Receives changes, and publishes the resulting snapshot.
@@ -175,7 +175,7 @@ impl Pipeline {
         if let Some(overlays) = &local.named.overlays {
             overlays.take(&inputs.machines);
         }
-        if let Some(UsedTokens::Cluster(tokens)) = &local.named.tokens {
+        if let Some(MachineTokens::Cluster(tokens)) = &local.named.tokens {
             known.machines = tokens.update(&inputs.machines, &inputs.machine_states);
         }
         let Some(reconciler) = &mut local.machines else { return };

@@ -31,7 +31,7 @@ pub(crate) struct Published {
     /// Number of changes of what machines get.
     pub(super) changes: u64,
     /// The same for those whose pools were rendered since, and their faults logged.
-    pub(super) checked: u64,
+    pub(super) checked_changes: u64,
 }
 
 /// Follows what is published.
@@ -50,7 +50,7 @@ impl Published {
 
     /// The same, once the pools were rendered, and their faults logged.
     pub(crate) fn checked(&self) -> Option<&Inputs> {
-        self.whole().filter(|_| self.checked == self.changes)
+        self.whole().filter(|_| self.checked_changes == self.changes)
     }
 
     /// Pools that have a config, once all is read.
@@ -96,7 +96,7 @@ impl Publisher {
         let (mut known, mut exposed) = (BTreeMap::new(), BTreeMap::new());
         async move {
             let is_unchecked =
-                |it: &Arc<Published>| it.checked != it.changes && it.inputs.is_some();
+                |it: &Arc<Published>| it.checked_changes != it.changes && it.inputs.is_some();
             // Of several changes, only the last one counts. The sender here lives as long as this.
             while let Ok(now) = subscription.wait_for(is_unchecked).await.map(|it| Arc::clone(&it))
             {
@@ -125,7 +125,7 @@ impl Publisher {
                         .for_each(|(pool, places)| warn_exposed(pool, places));
                     exposed = found;
                 });
-                published.send_modify(|latest| Arc::make_mut(latest).checked = now.changes);
+                published.send_modify(|latest| Arc::make_mut(latest).checked_changes = now.changes);
             }
         }
     }
@@ -146,8 +146,8 @@ impl Publisher {
     pub(in crate::serving) fn notify(&self, now: Published) {
         let changes = self.changes;
         self.published.send_modify(|latest| {
-            let checked = latest.checked;
-            *latest = Arc::new(Published { changes, checked, ..now });
+            let checked_changes = latest.checked_changes;
+            *latest = Arc::new(Published { changes, checked_changes, ..now });
         });
     }
 

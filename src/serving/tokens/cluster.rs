@@ -18,19 +18,16 @@ use std::time::Duration;
 
 use common::sync::lock;
 use model::access::approval::{ApprovedObject, BoundApprovals, Subject};
-use model::access::machine::{
-    ClockReading, KnownMachine, MachineState, NamedMachine, Usage, Use, Window,
-};
+use model::access::machine::{ClusterToken, KnownMachine, MachineState, TokenInUse as _, Use};
 use model::access::{KnownMachines, Refusal, TokenHash};
-use model::objects::FirstBootMachine;
+use model::objects::FirstBootMachines;
 use telemetry::Reporting;
 use telemetry::faults;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
-use super::cluster_use::ClusterUse;
 use super::machine::{
-    Entry, MAX_TRIES, MachineTokens, Recorded, UseStore, UsedToken, known_machine, shared_note,
+    Entry, MAX_TRIES, Recorded, RecordedTokens, UseStore, known_machine, shared_note,
 };
 use super::unsaved_uses::UnsavedUses;
 use crate::source::cluster::{MachineRecords, RecordError};
@@ -40,16 +37,15 @@ const MAX_REVOKED: usize = 1_024;
 /// Wait before the next attempt to write the uses that could not be written.
 const RETRY: Duration = Duration::from_secs(2);
 
-type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
 type States = BTreeMap<String, Arc<MachineState>>;
 
 /// Tokens whose uses are written to objects.
-pub(crate) type ClusterTokens = MachineTokens<ClusterStore>;
+pub(crate) type ClusterTokens = RecordedTokens<ClusterUses>;
 
-type ClusterEntry = Entry<ClusterUse>;
+type ClusterEntry = Entry<ClusterToken>;
 
 /// Objects of a cluster's machines, to which uses are written.
-pub(crate) struct ClusterStore {
+pub(crate) struct ClusterUses {
     /// Tokens that were revoked or replaced while this process runs, the latest last.
     revoked: Mutex<VecDeque<(TokenHash, KnownMachine)>>,
     records: Arc<MachineRecords>,
@@ -57,29 +53,7 @@ pub(crate) struct ClusterStore {
     unsaved: Notify,
 }
 
-impl UsedToken for ClusterUse {
-    fn usage(&self) -> &Usage {
-        &self.usage
-    }
-
-    fn usage_mut(&mut self) -> &mut Usage {
-        &mut self.usage
-    }
-
-    fn sha256(&self) -> TokenHash {
-        self.token
-    }
-
-    fn is_revoked(&self) -> bool {
-        self.is_gone()
-    }
-
-    fn listed(&self, name: &str, window: Window, now: ClockReading) -> NamedMachine {
-        NamedMachine::used(name, &self.pool, &self.usage, (window, now))
-    }
-}
-
-impl ClusterStore {
+impl ClusterUses {
     /// Creates a store whose uses are written to `records`. Those that wait for it are stored in `cache`.
     pub(crate) fn new(
         records: MachineRecords,
@@ -92,19 +66,19 @@ impl ClusterStore {
     }
 }
 
-impl UseStore for ClusterStore {
-    type Token = ClusterUse;
+impl UseStore for ClusterUses {
+    type Token = ClusterToken;
 
     /// A use that cannot be written to the object now is on disk when this returns, and is written later. So is the end
     /// of a token, for other servers and for clocks that are set back.
     async fn record(
         tokens: &ClusterTokens,
         entry: &ClusterEntry,
-        mut token: ClusterUse,
+        mut token: ClusterToken,
         used: Use,
     ) -> Recorded {
         let change = token.usage.add(used);
-        let add = |known: &mut ClusterUse| {
+        let add = |known: &mut ClusterToken| {
             // The token can have been replaced or armed again meanwhile.
             if known.is_same_arming(&token) {
                 known.usage.add(used);
@@ -135,43 +109,57 @@ impl UseStore for ClusterStore {
 
 impl ClusterTokens {
     /// Uses these objects from this call on, and returns their tokens.
-    pub(in crate::serving) fn update(&self, machines: &Machines, states: &States) -> KnownMachines {
+    pub(in crate::serving) fn update(
+        &self,
+        machines: &FirstBootMachines,
+        states: &States,
+    ) -> KnownMachines {
         let before = self.entries.load_full();
-        let mut entries = BTreeMap::new();
+        let (mut entries, mut restored) = (BTreeMap::new(), Vec::new());
         for (name, state) in states {
             let (key, entry) = if let Some(entry) = before.get(&**name) {
                 self.see(entry, state);
                 (Arc::clone(&entry.name), Arc::clone(entry))
             } else {
-                let Some(used) = ClusterUse::of(state) else { continue };
+                let Some(used) = ClusterToken::of(state) else { continue };
                 Entry::keyed(name.as_str().into(), used)
             };
-            self.restore(&entry);
+            if self.restore(&entry) {
+                restored.push(Arc::clone(&key));
+            }
             entries.insert(key, entry);
         }
         for (name, entry) in before.iter().filter(|(name, _)| !entries.contains_key(*name)) {
             self.revoke(name, &entry.token());
         }
         self.entries.store(Arc::new(entries));
+        // From here on, the file of uses is written with those of the entries.
+        for name in &restored {
+            self.store.uses.discard(name);
+        }
         self.report_shared();
-        if self.store.uses.is_unread() {
+        if !restored.is_empty() || self.store.uses.is_unread() {
             self.store.unsaved.notify_one();
         }
         self.known(machines)
     }
 
-    /// Takes in the use of a token that an earlier process left to be written.
-    fn restore(&self, entry: &ClusterEntry) {
+    /// Takes in the use of a token that an earlier process left to be written. Returns `true` if there is one.
+    fn restore(&self, entry: &ClusterEntry) -> bool {
         let mut known = entry.token();
-        let Some(left) = self.store.uses.of(&entry.name, &known.state) else { return };
-        known.restore(&left);
-        drop(known);
-        self.store.uses.discard(&entry.name);
-        self.store.unsaved.notify_one();
+        let left = self.store.uses.of(&entry.name, &known.state);
+        left.is_some_and(|left| {
+            known.restore(&left);
+            true
+        })
     }
 
     /// The object of a machine with a token.
-    pub(super) fn approved_object(&self, name: &str, machines: &Machines) -> ApprovedObject {
+    pub(super) fn approved_object(
+        &self,
+        name: &str,
+        machines: &FirstBootMachines,
+    ) -> ApprovedObject {
         let (Some(entry), Some(machine)) = (self.entry(name), machines.get(name)) else {
             return ApprovedObject::Unknown;
         };
@@ -206,25 +194,25 @@ impl ClusterTokens {
         }
     }
 
-    fn revoke(&self, name: &Arc<str>, known: &ClusterUse) {
+    fn revoke(&self, name: &Arc<str>, known: &ClusterToken) {
         let mut revoked = lock(&self.store.revoked);
         let machine = known_machine(name, &known.pool, None, true);
-        revoked.retain(|(hash, _)| *hash != known.token);
-        revoked.push_back((known.token, machine));
+        revoked.retain(|(hash, _)| *hash != known.sha256);
+        revoked.push_back((known.sha256, machine));
         let over = revoked.len().saturating_sub(MAX_REVOKED);
         revoked.drain(..over);
     }
 
     /// The tokens by their hashes.
-    fn known(&self, machines: &Machines) -> KnownMachines {
+    fn known(&self, machines: &FirstBootMachines) -> KnownMachines {
         let mut known: Vec<_> = lock(&self.store.revoked).iter().cloned().collect();
         for (name, entry) in self.entries.load().iter() {
             let object = machines.get(&**name);
             let used = entry.token();
             // Without a readable object its restrictions are unknown. With another pool the token is about to be replaced.
             let is_revoked =
-                used.is_gone() || object.is_none_or(|object| object.spec.pool != used.pool);
-            known.push((used.token, known_machine(name, &used.pool, object, is_revoked)));
+                used.is_revoked() || object.is_none_or(|object| object.spec.pool != used.pool);
+            known.push((used.sha256, known_machine(name, &used.pool, object, is_revoked)));
         }
         known.into_iter().collect()
     }
@@ -233,7 +221,7 @@ impl ClusterTokens {
     async fn record_later(
         &self,
         entry: &ClusterEntry,
-        token: &ClusterUse,
+        token: &ClusterToken,
         used: Use,
         since: OffsetDateTime,
     ) -> bool {
@@ -268,14 +256,14 @@ impl ClusterTokens {
     async fn write(
         &self,
         entry: &ClusterEntry,
-        next: &ClusterUse,
-        change: impl FnOnce(&mut ClusterUse),
+        next: &ClusterToken,
+        change: impl FnOnce(&mut ClusterToken),
     ) -> Result<(), RecordError> {
         let Some(recorded) = next.usage.record(self.window) else {
             change(&mut entry.token());
             return Ok(());
         };
-        let (name, ClusterStore { records, uses, unsaved, .. }) = (&*entry.name, &self.store);
+        let (name, ClusterUses { records, uses, unsaved, .. }) = (&*entry.name, &self.store);
         let status = &self.reporting.status;
         let mut result = records.write(name, &next.state, &recorded).await;
         let is_written = result.is_ok();
@@ -304,7 +292,7 @@ impl ClusterTokens {
     }
 
     /// Publishes an Event for each address that a write has added to those before.
-    fn report_added(&self, name: &str, next: &ClusterUse, addresses: &BTreeSet<IpAddr>) {
+    fn report_added(&self, name: &str, next: &ClusterToken, addresses: &BTreeSet<IpAddr>) {
         if addresses.len() < 2 {
             return;
         }
@@ -314,7 +302,7 @@ impl ClusterTokens {
     }
 
     /// Publishes an Event, without a wait for it: a machine may wait for its answer.
-    fn warn(&self, name: &str, known: &ClusterUse, reason: &'static str, note: String) {
+    fn warn(&self, name: &str, known: &ClusterToken, reason: &'static str, note: String) {
         let (records, name) = (Arc::clone(&self.store.records), name.to_owned());
         let uid = known.state.uid.clone();
         tokio::spawn(async move { records.warn(&name, &uid, reason, &note).await });
@@ -391,8 +379,8 @@ impl ClusterTokens {
     fn compare(
         &self,
         name: &Arc<str>,
-        waiting: &ClusterUse,
-        known: &ClusterUse,
+        waiting: &ClusterToken,
+        known: &ClusterToken,
         since: OffsetDateTime,
     ) {
         let own = waiting.usage.addresses();
@@ -420,7 +408,7 @@ impl ClusterTokens {
 
 #[cfg(test)]
 mod tests {
-    use model::access::machine::{MachineStatus, RecordedUse};
+    use model::access::machine::{MachineStatus, RecordedUse, Usage, Window};
     use model::access::{ShownToken, Token};
     use model::history::History;
     use telemetry::conditions::Status;
@@ -461,13 +449,13 @@ mod tests {
     fn without_the_api_server(cache: Option<&Path>) -> ClusterTokens {
         let records = MachineRecords::unreachable();
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
-        let store = ClusterStore::new(records, cache, &reporting);
+        let store = ClusterUses::new(records, cache, &reporting);
         ClusterTokens::new(store, Window(WINDOW), reporting, History::default())
     }
 
     async fn used_without_the_api_server() -> ClusterTokens {
         let tokens = without_the_api_server(None);
-        tokens.update(&Machines::new(), &state(None));
+        tokens.update(&FirstBootMachines::new(), &state(None));
         tokens.begin(&shown(), [192, 0, 2, 1].into()).await.unwrap();
         tokens
     }
@@ -481,11 +469,11 @@ mod tests {
     async fn a_use_after_the_end_is_reported_once_also_if_the_watch_is_first() {
         let tokens = used_without_the_api_server().await;
         let ended = state(Some(spent(Duration::from_secs(60))));
-        tokens.update(&Machines::new(), &ended);
+        tokens.update(&FirstBootMachines::new(), &ended);
         assert_eq!(reports(&tokens), 1);
         assert_eq!(tokens.check(&shown()).await, Err(Refusal::Spent));
         // Read again after a conflict, it is another value.
-        tokens.update(&Machines::new(), &state(Some(spent(Duration::from_secs(60)))));
+        tokens.update(&FirstBootMachines::new(), &state(Some(spent(Duration::from_secs(60)))));
         assert_eq!(reports(&tokens), 1);
     }
 
@@ -494,7 +482,7 @@ mod tests {
         let tokens = used_without_the_api_server().await;
         let last = OffsetDateTime::now_utc();
         let recorded = RecordedUse { first: last, last, spent: false, ..spent(Duration::ZERO) };
-        tokens.update(&Machines::new(), &state(Some(recorded)));
+        tokens.update(&FirstBootMachines::new(), &state(Some(recorded)));
         assert_eq!(reports(&tokens), 0);
     }
 
@@ -503,29 +491,30 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let open = || without_the_api_server(Some(&directory.path().join("cache")));
         let (tokens, address) = (open(), [192, 0, 2, 1].into());
-        tokens.update(&Machines::new(), &state(None));
+        tokens.update(&FirstBootMachines::new(), &state(None));
         tokens.begin(&shown(), address).await.unwrap();
         // Without a chance to tell.
         let next = open();
-        next.update(&Machines::new(), &state(None));
+        next.update(&FirstBootMachines::new(), &state(None));
         let usage = next.entry("n").unwrap().token().usage.clone();
         assert!(usage.taken().is_some() && usage.addresses().contains(&address), "{usage:?}");
         let entry = next.entry("n").unwrap();
         let (known, spend) = (entry.token().clone(), Use::Spend(next.now()));
-        ClusterStore::record(&next, &entry, known, spend).await;
+        ClusterUses::record(&next, &entry, known, spend).await;
         assert_eq!(next.check(&shown()).await, Err(Refusal::Spent));
         // It waits for its object, which is not there at first.
         let third = open();
-        third.update(&Machines::new(), &States::new());
+        third.update(&FirstBootMachines::new(), &States::new());
         assert_eq!(third.store.uses.restored(), ["n"]);
         third.store_uses().await;
-        third.update(&Machines::new(), &state(None));
+        third.update(&FirstBootMachines::new(), &state(None));
         assert_eq!(third.check(&shown()).await, Err(Refusal::Spent));
         // Armed again meanwhile, the token is open.
         let mut armed = MachineState::clone(&state(None)["n"]);
         armed.status.as_mut().unwrap().armings = 2;
         let fourth = open();
-        fourth.update(&Machines::new(), &[("n".to_owned(), Arc::new(armed.clone()))].into());
+        fourth
+            .update(&FirstBootMachines::new(), &[("n".to_owned(), Arc::new(armed.clone()))].into());
         assert_eq!(fourth.check(&shown()).await, Ok(()));
         assert_eq!(fourth.store.uses.restored(), ["n"], "the object can be an old one");
         fourth.store.uses.compare("n", Some(&armed));
@@ -535,17 +524,17 @@ mod tests {
     #[tokio::test]
     async fn a_use_of_an_arming_is_none_of_the_next_one_that_came_while_it_was_recorded() {
         let tokens = without_the_api_server(None);
-        tokens.update(&Machines::new(), &state(None));
+        tokens.update(&FirstBootMachines::new(), &state(None));
         let entry = tokens.entry("n").unwrap();
         let before = entry.token().clone();
         let mut armed = MachineState::clone(&state(None)["n"]);
         armed.status.as_mut().unwrap().armings = 2;
-        tokens.update(&Machines::new(), &[("n".to_owned(), Arc::new(armed))].into());
+        tokens.update(&FirstBootMachines::new(), &[("n".to_owned(), Arc::new(armed))].into());
         let now = tokens.now();
         for used in [Use::Begin([192, 0, 2, 1].into(), now), Use::Spend(now)] {
             let mut known = before.clone();
             known.usage.begin([192, 0, 2, 1].into(), now);
-            let recorded = ClusterStore::record(&tokens, &entry, known, used).await;
+            let recorded = ClusterUses::record(&tokens, &entry, known, used).await;
             assert!(matches!(recorded, Recorded::Superseded), "{recorded:?}");
         }
         let known = entry.token().clone();
@@ -567,7 +556,7 @@ mod tests {
         let Ok(Some(model::objects::Object::FirstBootMachine(object))) = object else {
             panic!("{object:?}")
         };
-        let machines: Machines = [("n".to_owned(), object)].into();
+        let machines: FirstBootMachines = [("n".to_owned(), object)].into();
         let token = Token::new([1; 32]);
         let judge = |known: &KnownMachines| {
             let (machine, _) =
@@ -588,7 +577,7 @@ mod tests {
             let path = directory.path().join("machine-uses.json");
             std::fs::write(&path, text).unwrap();
             let tokens = without_the_api_server(Some(directory.path()));
-            tokens.update(&Machines::new(), &state(None));
+            tokens.update(&FirstBootMachines::new(), &state(None));
             let reported = tokens.reporting.status.degraded.lines().join("\n");
             assert!(reported.contains("machine-uses.json"), "{reported}");
             let begun = tokens.begin(&shown(), [192, 0, 2, 1].into()).await;

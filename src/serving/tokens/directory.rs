@@ -1,51 +1,28 @@
 //! Tokens of single machines, whose uses are stored in a state directory.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::access::approval::ApprovedObject;
-use model::access::machine::{ClockReading, NamedMachine, Usage, Use, Window};
-use model::access::{MachineToken, Refusal, TokenHash};
-use model::objects::FirstBootMachine;
+use model::access::machine::{TokenInUse as _, Use};
+use model::access::{DirectoryToken, Refusal};
+use model::objects::FirstBootMachines;
 use telemetry::faults;
 use tokio::task::block_in_place;
 
-use super::machine::{Entries, Entry, MachineTokens, Recorded, UseStore, UsedToken};
+use super::machine::{Entries, Entry, Recorded, RecordedTokens, UseStore};
 use crate::store::state_directory::StateDirectory;
 
 /// Tokens whose uses are stored in files: to check one and to begin an answer can block.
-pub(crate) type DirectoryTokens = MachineTokens<StateDirectory>;
-
-impl UsedToken for MachineToken {
-    fn usage(&self) -> &Usage {
-        &self.usage
-    }
-
-    fn usage_mut(&mut self) -> &mut Usage {
-        &mut self.usage
-    }
-
-    fn sha256(&self) -> TokenHash {
-        self.token.hash()
-    }
-
-    fn is_revoked(&self) -> bool {
-        MachineToken::is_revoked(self)
-    }
-
-    fn listed(&self, name: &str, window: Window, now: ClockReading) -> NamedMachine {
-        NamedMachine::of(name, self, window, now)
-    }
-}
+pub(crate) type DirectoryTokens = RecordedTokens<StateDirectory>;
 
 impl UseStore for StateDirectory {
-    type Token = MachineToken;
+    type Token = DirectoryToken;
 
     /// A change is on disk before it returns. It blocks.
     async fn record(
         tokens: &DirectoryTokens,
-        entry: &Entry<MachineToken>,
-        mut token: MachineToken,
+        entry: &Entry<DirectoryToken>,
+        mut token: DirectoryToken,
         used: Use,
     ) -> Recorded {
         let change = token.usage.add(used);
@@ -66,7 +43,7 @@ impl UseStore for StateDirectory {
 
 impl DirectoryTokens {
     /// A copy of a machine's token with its present use.
-    pub(in crate::serving) fn get(&self, name: &str) -> Option<MachineToken> {
+    pub(in crate::serving) fn get(&self, name: &str) -> Option<DirectoryToken> {
         Some(self.entry(name)?.token().clone())
     }
 
@@ -74,7 +51,7 @@ impl DirectoryTokens {
     pub(super) fn approved_object(
         &self,
         name: &str,
-        machines: &BTreeMap<String, Arc<FirstBootMachine>>,
+        machines: &FirstBootMachines,
     ) -> ApprovedObject {
         match (self.get(name), machines.get(name)) {
             (Some(token), None) if token.is_revoked() => ApprovedObject::Removed,
@@ -96,7 +73,7 @@ impl DirectoryTokens {
     pub(in crate::serving) fn change<E>(
         &self,
         name: &str,
-        change: impl FnOnce(Option<&MachineToken>) -> Result<Option<MachineToken>, E>,
+        change: impl FnOnce(Option<&DirectoryToken>) -> Result<Option<DirectoryToken>, E>,
     ) -> Result<(), E> {
         let entry = self.entry(name);
         let writing = entry.as_ref().map(|entry| block_in_place(|| entry.writing.blocking_lock()));
@@ -123,7 +100,10 @@ impl DirectoryTokens {
     }
 
     /// Adds the stored tokens of machines that have none here.
-    pub(in crate::serving) fn add(&self, tokens: impl IntoIterator<Item = (String, MachineToken)>) {
+    pub(in crate::serving) fn add(
+        &self,
+        tokens: impl IntoIterator<Item = (String, DirectoryToken)>,
+    ) {
         let mut entries = Entries::clone(&self.entries.load());
         let added = tokens.into_iter().map(|(name, token)| Entry::keyed(name.into(), token));
         entries.extend(added);
@@ -136,14 +116,14 @@ mod tests {
     use std::net::IpAddr;
     use std::time::Duration;
 
-    use model::access::machine::{RearmRequests, Stage};
+    use model::access::machine::{RearmRequests, Stage, Usage, Window};
     use model::access::{ShownToken, Token};
     use model::history::History;
     use telemetry::Reporting;
     use telemetry::conditions::Status;
     use time::OffsetDateTime;
 
-    use super::super::named_machines::UsedTokens;
+    use super::super::named_machines::MachineTokens;
     use super::*;
 
     /// The token of a machine in an empty directory.
@@ -166,7 +146,7 @@ mod tests {
             Self { directory, state, tokens: Arc::new(tokens), shown }
         }
 
-        fn entry(&self) -> Arc<Entry<MachineToken>> {
+        fn entry(&self) -> Arc<Entry<DirectoryToken>> {
             self.tokens.entry("n").unwrap()
         }
 
@@ -175,9 +155,9 @@ mod tests {
         }
     }
 
-    fn token(byte: u8) -> MachineToken {
+    fn token(byte: u8) -> DirectoryToken {
         let armed = RearmRequests::default();
-        MachineToken::new(Token::new([byte; 32]), "worker", armed, OffsetDateTime::now_utc())
+        DirectoryToken::new(Token::new([byte; 32]), "worker", armed, OffsetDateTime::now_utc())
     }
 
     fn address(last: u8) -> IpAddr {
@@ -187,7 +167,7 @@ mod tests {
     #[test]
     fn a_use_is_recorded_also_if_its_machine_leaves_meanwhile() {
         let fixture = Fixture::new(Window::default());
-        let used = UsedTokens::Directory(Arc::clone(&fixture.tokens));
+        let used = MachineTokens::Directory(Arc::clone(&fixture.tokens));
         let runtime =
             tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {

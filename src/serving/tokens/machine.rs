@@ -17,9 +17,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use common::sync::lock;
 use model::access::machine::{
-    ClockReading, KnownMachine, NamedMachine, Stage, Usage, UsageChange, Use, Window,
+    ClockReading, KnownMachine, NamedMachine, Stage, TokenInUse, UsageChange, Use, Window,
 };
-use model::access::{Refusal, ShownToken, TokenHash};
+use model::access::{Refusal, ShownToken};
 use model::history::History;
 use model::objects::FirstBootMachine;
 use telemetry::Reporting;
@@ -30,28 +30,13 @@ use tokio::time::Instant;
 /// Maximum number of conflicts with other servers within a request.
 pub(super) const MAX_TRIES: usize = 8;
 
-/// A token with its use.
-pub(crate) trait UsedToken: Clone {
-    fn usage(&self) -> &Usage;
-
-    fn usage_mut(&mut self) -> &mut Usage;
-
-    fn sha256(&self) -> TokenHash;
-
-    /// True if the token opens nothing, because the machine's object is gone.
-    fn is_revoked(&self) -> bool;
-
-    /// The machine for people.
-    fn listed(&self, name: &str, window: Window, now: ClockReading) -> NamedMachine;
-}
-
 /// Place where the uses of tokens are recorded.
 pub(crate) trait UseStore: Sized {
-    type Token: UsedToken;
+    type Token: TokenInUse;
 
     /// Records a use of a token that is known as `token`, and then adds it to the entry. The lock for writing is held.
     async fn record(
-        tokens: &MachineTokens<Self>,
+        tokens: &RecordedTokens<Self>,
         entry: &Entry<Self::Token>,
         token: Self::Token,
         used: Use,
@@ -72,7 +57,7 @@ pub(crate) enum Recorded {
 pub(in crate::serving) type Entries<T> = BTreeMap<Arc<str>, Arc<Entry<T>>>;
 
 /// Tokens of machines, whose uses are recorded in a store.
-pub(crate) struct MachineTokens<S: UseStore> {
+pub(crate) struct RecordedTokens<S: UseStore> {
     pub(in crate::serving) store: S,
     pub(in crate::serving) entries: ArcSwap<Entries<S::Token>>,
     pub(in crate::serving) window: Window,
@@ -91,7 +76,7 @@ pub(crate) struct Entry<T> {
     pub(in crate::serving) writing: tokio::sync::Mutex<()>,
 }
 
-impl<S: UseStore> MachineTokens<S> {
+impl<S: UseStore> RecordedTokens<S> {
     /// Creates an empty set, whose uses are recorded in `store`.
     pub(crate) fn new(store: S, window: Window, reporting: Reporting, history: History) -> Self {
         let (entries, started) = (ArcSwap::default(), Instant::now());
@@ -190,7 +175,10 @@ impl<S: UseStore> MachineTokens<S> {
     pub(in crate::serving) fn list(&self) -> Vec<NamedMachine> {
         let now = self.now();
         let entries = self.entries.load();
-        entries.values().map(|it| it.token().listed(&it.name, self.window, now)).collect()
+        entries
+            .values()
+            .map(|it| NamedMachine::of(&it.name, &*it.token(), self.window, now))
+            .collect()
     }
 
     /// Reports that a token is used from another address than before.

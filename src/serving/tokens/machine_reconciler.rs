@@ -9,10 +9,10 @@ use common::schedule::Schedule;
 use files::shared_watch::SharedWatch;
 use files::stamp::FileStamp;
 use files::watch::listing;
-use model::access::machine::KnownMachine;
-use model::access::{KnownMachines, MachineToken};
+use model::access::machine::{KnownMachine, TokenInUse as _};
+use model::access::{DirectoryToken, KnownMachines};
 use model::inputs::Missing;
-use model::objects::FirstBootMachine;
+use model::objects::{FirstBootMachine, FirstBootMachines};
 use model::presence::unseen_due_in;
 use pki::Host;
 use time::OffsetDateTime;
@@ -29,8 +29,6 @@ const MAX_AT_ONCE: usize = 200;
 /// Wait after a failure.
 const RETRY: Duration = Duration::from_secs(5);
 
-type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
-
 /// Makes, arms and revokes the tokens of machines.
 pub(crate) struct MachineReconciler {
     tokens: Arc<DirectoryTokens>,
@@ -38,7 +36,7 @@ pub(crate) struct MachineReconciler {
     host: Host,
     port: u16,
     /// Objects that are up to date on disk.
-    up_to_date: Machines,
+    up_to_date: FirstBootMachines,
     /// Machines whose stored token cannot be read.
     unreadable: BTreeMap<String, String>,
     is_loaded: bool,
@@ -90,7 +88,7 @@ impl MachineReconciler {
     /// Returns them, with faults for administrators, one line each. It may block.
     pub(in crate::serving) fn reconcile(
         &mut self,
-        machines: &Machines,
+        machines: &FirstBootMachines,
         missing: &Missing,
     ) -> (KnownMachines, Vec<String>) {
         self.schedule.wait(None);
@@ -135,7 +133,7 @@ impl MachineReconciler {
         let Self { state, tokens, unreadable, unseen, .. } = self;
         unreadable.retain(|name, why| {
             let read = tokens.change(name, |_| {
-                let token = state.machine_token(name)?.map(MachineToken::found);
+                let token = state.machine_token(name)?.map(DirectoryToken::found);
                 if token.as_ref().is_some_and(|token| !token.is_revoked()) {
                     unseen.insert(name.clone());
                 }
@@ -155,7 +153,7 @@ impl MachineReconciler {
     }
 
     /// Revokes the tokens for good that commands have asked for, once the machines are gone from the manifests.
-    fn remove(&mut self, machines: &Machines) -> Vec<String> {
+    fn remove(&mut self, machines: &FirstBootMachines) -> Vec<String> {
         let asked = match self.state.removals() {
             Ok(asked) => asked,
             Err(error) => return vec![error.to_string()],
@@ -182,7 +180,11 @@ impl MachineReconciler {
         failed
     }
 
-    fn reconcile_present(&mut self, machines: &Machines, missing: &Missing) -> Vec<String> {
+    fn reconcile_present(
+        &mut self,
+        machines: &FirstBootMachines,
+        missing: &Missing,
+    ) -> Vec<String> {
         let present = machines.iter().filter(|(name, _)| !missing.machines.contains(*name));
         let (mut new, mut known) = (Vec::new(), Vec::new());
         for (name, machine) in present {
@@ -298,7 +300,7 @@ impl MachineReconciler {
     }
 
     /// Revokes the tokens of machines whose object was removed. Those whose object was never seen wait.
-    fn revoke_absent(&mut self, machines: &Machines) -> Vec<String> {
+    fn revoke_absent(&mut self, machines: &FirstBootMachines) -> Vec<String> {
         self.up_to_date.retain(|name, _| machines.contains_key(name));
         self.unseen.retain(|name| !machines.contains_key(name));
         if self.unseen_due_in().is_some_and(|wait| wait.is_zero()) {
@@ -351,11 +353,11 @@ impl MachineReconciler {
     }
 
     /// The tokens by their hashes.
-    fn known(&self, machines: &Machines, missing: &Missing) -> KnownMachines {
+    fn known(&self, machines: &FirstBootMachines, missing: &Missing) -> KnownMachines {
         let mut known = Vec::new();
         for name in self.tokens.names() {
             let Some(token) = self.tokens.get(&name) else { continue };
-            let MachineToken { pool, earlier, revoked, .. } = &token;
+            let DirectoryToken { pool, earlier, revoked, .. } = &token;
             let object = machines.get(&*name);
             let machine = |is_revoked| known_machine(&name, pool, object, is_revoked);
             known.extend(earlier.iter().map(|hash| (*hash, machine(true))));

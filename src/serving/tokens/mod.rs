@@ -2,7 +2,6 @@
 
 pub(crate) mod cache;
 pub(crate) mod cluster;
-pub(crate) mod cluster_use;
 pub(crate) mod directory;
 pub(crate) mod issuer;
 pub(crate) mod machine;

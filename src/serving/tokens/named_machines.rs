@@ -1,6 +1,5 @@
 //! Parts of serving that judge single machines.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use model::access::approval::{ApprovedObject, BoundApprovals};
 use model::access::machine::NamedMachine;
 use model::access::{Refusal, ShownToken};
-use model::objects::FirstBootMachine;
+use model::objects::FirstBootMachines;
 use tokio::runtime::Handle;
 
 use super::cluster::ClusterTokens;
@@ -16,32 +15,30 @@ use super::directory::DirectoryTokens;
 use crate::serving::approvals::MachineApprovals;
 use crate::serving::overlays::Overlays;
 
-type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
-
 /// Parts that requests and pages share with the pipeline. Where machines have no names there are approvals only.
 #[derive(Debug, Clone, Default)]
 pub struct NamedMachines {
-    pub(crate) tokens: Option<UsedTokens>,
+    pub(crate) tokens: Option<MachineTokens>,
     pub(crate) overlays: Option<Arc<Overlays>>,
     pub(crate) approvals: Arc<MachineApprovals>,
 }
 
 /// Tokens of machines with their use, by where it is stored.
 #[derive(Clone)]
-pub(crate) enum UsedTokens {
+pub(crate) enum MachineTokens {
     /// In a state directory.
     Directory(Arc<DirectoryTokens>),
     /// In the objects of a cluster.
     Cluster(Arc<ClusterTokens>),
 }
 
-impl std::fmt::Debug for UsedTokens {
+impl std::fmt::Debug for MachineTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UsedTokens").finish_non_exhaustive()
+        f.debug_struct("MachineTokens").finish_non_exhaustive()
     }
 }
 
-impl UsedTokens {
+impl MachineTokens {
     /// Checks that a machine's token is open.
     pub(crate) async fn check(&self, shown: &ShownToken) -> Result<(), Refusal> {
         match self {
@@ -78,7 +75,11 @@ impl UsedTokens {
     }
 
     /// The object of a machine that is approved by its name.
-    pub(crate) fn approved_object(&self, name: &str, machines: &Machines) -> ApprovedObject {
+    pub(crate) fn approved_object(
+        &self,
+        name: &str,
+        machines: &FirstBootMachines,
+    ) -> ApprovedObject {
         match self {
             Self::Directory(tokens) => tokens.approved_object(name, machines),
             Self::Cluster(tokens) => tokens.approved_object(name, machines),

@@ -17,37 +17,11 @@ use files::bounded::read_if_there;
 use files::error::FileError;
 use files::owners::Reader;
 use files::replace::{self, PRIVATE};
-use model::access::TokenHash;
-use model::access::machine::{MachineState, RecordedUse};
-use serde::{Deserialize, Serialize};
+use model::access::machine::{MachineState, UnsavedUse};
 use telemetry::Reporting;
 use telemetry::faults;
-use time::OffsetDateTime;
-use time::serde::rfc3339;
 
 const FILE: &str = "machine-uses.json";
-
-/// Use of a token in one arming.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnsavedUse {
-    #[serde(rename = "tokenSHA256")]
-    pub(super) token: TokenHash,
-    pub(super) armings: u64,
-    /// Time of the first use that the object lacks.
-    #[serde(with = "rfc3339")]
-    pub(super) since: OffsetDateTime,
-    #[serde(rename = "use")]
-    pub(super) recorded: RecordedUse,
-}
-
-impl UnsavedUse {
-    /// Returns `true` if an object has the token in this arming.
-    pub(super) fn is_of(&self, state: &MachineState) -> bool {
-        state.status.as_ref().is_some_and(|status| {
-            status.token == Some(self.token) && status.armings == self.armings
-        })
-    }
-}
 
 /// Uses by the name of the machine.
 pub(super) type Uses = BTreeMap<String, UnsavedUse>;

@@ -9,7 +9,6 @@ use kubernetes::ObjectName;
 use kubernetes::events::Events;
 use model::escape::escaped;
 use model::ledger::FailureReport;
-use model::objects::ObjectKind;
 use tokio::sync::mpsc;
 
 use super::kind::Kind;
@@ -24,7 +23,7 @@ pub(crate) async fn publish(
     let events = Events::new(client, &identity);
     while let Some(FailureReport { pool, node, stage, image, message }) = reports.recv().await {
         let Some(found) = find(&pools, &pool).await else { continue };
-        let object = ObjectName::new(ObjectKind::MACHINE_CONFIG_POOL, "", &pool);
+        let object = ObjectName::pool(&pool);
         let object = object.reference(found.uid.as_deref().unwrap_or_default());
         let of = if image.is_empty() { String::new() } else { format!(" (image: {image})") };
         let note = format!(

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 /// A kubeconfig for kubelet's first connection to the API server at `server`, with cluster `local`, user and context
-/// `kubelet` as in the reference server. `authorities` is PEM.
+/// `kubelet` as in the reference server. `cas` is PEM.
 pub(super) fn bootstrap_kubeconfig(server: &str, cas: &[u8], token: &str) -> Bytes {
     // A JSON string is always a valid YAML string.
     let quoted = |text: &str| Value::from(text).to_string();

@@ -11,7 +11,7 @@ use model::inputs::{
     unused_setters,
 };
 use model::objects::{
-    FirstBootMachine, MachineConfig, MachineConfigPool, Object, ObjectDefect, SecretName,
+    FirstBootMachines, MachineConfig, MachineConfigPool, Object, ObjectDefect, SecretName,
 };
 use model::registry_ca::{self, Cas, Refused};
 use serde_json::value::RawValue;
@@ -358,7 +358,7 @@ impl ClusterView {
         objects.into_iter().flat_map(|o| o.by_name.values().filter_map(|e| e.object.as_ref()))
     }
 
-    fn machines(&self) -> BTreeMap<String, Arc<FirstBootMachine>> {
+    fn machines(&self) -> FirstBootMachines {
         self.objects(Kind::FirstBootMachine)
             .filter_map(as_kind!(FirstBootMachine))
             .map(|machine| (machine.name().to_owned(), Arc::clone(machine)))

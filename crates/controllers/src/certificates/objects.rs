@@ -17,7 +17,7 @@ use super::names::{
     SERVING, TLS_TYPE, USER_DATA,
 };
 use super::secret::{annotation, date, value};
-use super::state::{ClusterState, is_requested_by_removal, pool_object, requests_force};
+use super::state::{ClusterState, is_requested_by_removal, requests_force};
 
 type Annotations = BTreeMap<String, String>;
 type SecretData = BTreeMap<&'static str, Option<ByteString>>;
@@ -155,7 +155,7 @@ pub(crate) fn user_data_write(
     let metadata = ObjectMeta {
         labels: Some([(MANAGED.to_owned(), String::new())].into()),
         owner_references: owner
-            .map(|pool| vec![pool_object(&pool.name).owner_reference(&pool.uid)]),
+            .map(|pool| vec![ObjectName::pool(&pool.name).owner_reference(&pool.uid)]),
         ..object.metadata()
     };
     Ok(ObjectWrite { object, change: Change::Create(user_data_secret(metadata, text)) })

@@ -22,7 +22,7 @@ use super::requests::ca::{CaRequest, certificate_request, request_name};
 use super::requests::issuer_ref::IssuerRef;
 use super::settings::infrastructure::Infrastructure;
 use super::settings::key_algorithms::KeyAlgorithms;
-use super::state::{ClusterState, OF_MACHINES, Pool, pool_object};
+use super::state::{ClusterState, OF_MACHINES, Pool};
 use super::user_data::is_user_data;
 use model::access::ACCESS_ANNOTATION;
 
@@ -192,7 +192,7 @@ impl Observer {
     }
 
     async fn pools(&self) -> Result<Vec<Pool>, ControlError> {
-        let pools = list_custom(&self.client, &pool_object("*")).await?;
+        let pools = list_custom(&self.client, &ObjectName::pool("*")).await?;
         Ok(pools.iter().map(pool).collect::<Result<_, _>>()?)
     }
 }
@@ -206,7 +206,7 @@ fn is_of_machine(secret: &Secret) -> bool {
 fn pool(object: &PartialObjectMeta<DynamicObject>) -> Result<Pool, Malformed> {
     let name = object.name_any();
     let uid = object.uid().ok_or_else(|| {
-        pool_object(&name).malformed("the API server returned it without its uid")
+        ObjectName::pool(&name).malformed("the API server returned it without its uid")
     })?;
     let access = object.annotations().get(ACCESS_ANNOTATION).cloned();
     Ok(Pool { name, uid, access })
@@ -218,7 +218,7 @@ fn watched_cas() -> Vec<ObjectName> {
         ObjectName::secret(NAMESPACE, CA),
         ObjectName::config_map(NAMESPACE, CA),
         ObjectName::config_map(ROOT_NAMESPACE, ROOT),
-        pool_object("*"),
+        ObjectName::pool("*"),
     ]
 }
 

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubernetes::write::{Malformed, ObjectName};
-use model::objects::ObjectKind;
 use model::pointer_config::{Assessment, PointerConfig};
 use pki::{
     Certificate, CertificateState, External, Host, KeyAlgorithm, PointerState, RotationRequest,
@@ -34,11 +33,6 @@ pub struct Pool {
     pub uid: String,
     /// Value of its access annotation.
     pub access: Option<String>,
-}
-
-/// A pool in messages; `*` for all.
-pub(super) fn pool_object(name: &str) -> ObjectName {
-    ObjectName::new(ObjectKind::MACHINE_CONFIG_POOL, "", name)
 }
 
 /// The objects as last read.

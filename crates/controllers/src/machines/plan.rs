@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubernetes::write::Malformed;
 use model::access::Token;
 use model::access::approval::{ApprovedObject, granted_at};
-use model::access::machine::{BoundApproval, RecordedUse};
+use model::access::machine::{BoundApproval, RecordedUse, TokenStep};
 use model::objects::FirstBootMachine;
 use model::pointer_config::{Assessment, PointerConfig};
 use pki::{Certificate, Host};
@@ -103,16 +103,17 @@ fn due(
         }
     };
     let embedded = secret.and_then(|secret| machine.token_in(secret, pool));
-    let is_current = |token: &&Token| status.token == Some(token.hash()) && status.pool == pool;
-    let pending = pending.filter(is_current);
-    let Some(token) = embedded.as_ref().filter(is_current).or(pending) else {
-        expect_pool()?;
-        let status = armed_status(machine, pool, fresh.hash(), object.rearm());
-        return Ok(Some(Step::Token(fresh.clone(), status)));
+    let is_current = |token: &&Token| status.token == Some(token.hash());
+    let current = embedded.as_ref().filter(is_current).or(pending.filter(is_current));
+    let armed = |token: &Token| armed_status(machine, pool, token.hash(), object.rearm());
+    let token = match (current, status.due(object)) {
+        (Some(token), None) => token,
+        (Some(token), Some(TokenStep::Arm)) => return Ok(Some(Step::Arm(armed(token)))),
+        (None, _) | (_, Some(TokenStep::Make)) => {
+            expect_pool()?;
+            return Ok(Some(Step::Token(fresh.clone(), armed(fresh))));
+        }
     };
-    if let Some(asked) = object.rearm().filter(|asked| status.rearm.as_deref() != Some(asked)) {
-        return Ok(Some(Step::Arm(armed_status(machine, pool, token.hash(), Some(asked)))));
-    }
     match (pointer(*secret, shared, (pool, token))?, refused) {
         (None, _) => expect_pool().map(|()| None),
         (Some(_), Some(refused)) => Err(("SecretNotWritten", (*refused).to_owned())),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kubernetes::write::{Malformed, ObjectName, SecretWrite};
-use model::access::rotation::{FetchCredential, Issued, PointerToken, TokenState};
+use model::access::rotation::{FetchCredential, Issued, ObservedTokens, PointerToken};
 use model::access::{AccessMode, Records};
 use model::pointer_config::PointerConfig;
 use serde::Serialize;
@@ -31,7 +31,7 @@ impl TokenObjects {
     pub(super) fn state(
         &self,
         waiting: &BTreeMap<String, Option<String>>,
-    ) -> Result<TokenState, Malformed> {
+    ) -> Result<ObservedTokens, Malformed> {
         let trusted = self.cluster.trusted()?;
         let known = self.cluster.known()?;
         let namespace = &self.cluster.user_data_namespace;
@@ -50,7 +50,7 @@ impl TokenObjects {
             }));
         }
         let StoredTokens { issued, records, .. } = self.stored.clone();
-        Ok(TokenState { issued, records, pointers, pools: self.pools.clone() })
+        Ok(ObservedTokens { issued, records, pointers, pools: self.pools.clone() })
     }
 
     /// Returns true if nothing must be managed: access is off everywhere, and servers know that.

@@ -29,7 +29,7 @@ mod verdict;
 pub use boot_rules::{
     BootRules, BrokenRule, MIN_IGNITION_ANNOTATION, MinIgnition, PLAIN_PORT_ANNOTATION, PoolRules,
 };
-pub use machine::{KnownMachines, MachineToken};
+pub use machine::{DirectoryToken, KnownMachines};
 pub use mode::{ACCESS_ANNOTATION, AccessMode, Waiting};
 pub use modes::{Modes, WantedModes};
 pub use network::{Allowed, Network, NetworkError, Networks};

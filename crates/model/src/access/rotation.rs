@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use time::{Duration, OffsetDateTime};
 
 pub use self::state::{
-    FetchCredential, NextAction, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState,
-    Write,
+    FetchCredential, NextAction, ObservedTokens, PointerToken, PointerWrite, Reason,
+    RotationPolicy, Write,
 };
 pub use super::issued::{Issued, IssuedToken};
 use super::mode::AccessMode;
@@ -40,7 +40,7 @@ pub const MAX_STEPS: usize = 64;
 
 /// Returns the next action. `fresh` is a new token, in case one is needed.
 pub fn next(
-    state: &TokenState,
+    state: &ObservedTokens,
     policy: &RotationPolicy,
     now: OffsetDateTime,
     fresh: &Token,
@@ -56,7 +56,7 @@ pub fn next(
 }
 
 struct View<'a> {
-    state: &'a TokenState,
+    state: &'a ObservedTokens,
     now: OffsetDateTime,
     /// Newest current token, if it was made later than now.
     ahead: Option<TokenHash>,
@@ -66,7 +66,7 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new(state: &'a TokenState, now: OffsetDateTime) -> Self {
+    fn new(state: &'a ObservedTokens, now: OffsetDateTime) -> Self {
         let records = &state.records.tokens;
         let by_hash: BTreeMap<_, _> = records.iter().map(|it| (it.sha256, it)).collect();
         let current = current(&state.issued, &by_hash);
@@ -91,7 +91,7 @@ impl<'a> View<'a> {
 
     /// Records with these tokens, and with the present evidence: servers always get both together.
     fn records(&self, tokens: Vec<Record>) -> Records {
-        let TokenState { issued, records: present, pointers, pools } = self.state;
+        let ObservedTokens { issued, records: present, pointers, pools } = self.state;
         let without_token = without_token(self);
         // A pool that is missing for a moment keeps its state while a token or pointer config of it is left.
         let is_left = |pool: &String| {
@@ -144,7 +144,7 @@ impl<'a> View<'a> {
 }
 
 /// Returns `true` if both lists are lost, while pointer configs contain tokens.
-fn is_lost(state: &TokenState) -> bool {
+fn is_lost(state: &ObservedTokens) -> bool {
     let is_issued = |token: &Token| state.issued.tokens.iter().any(|issued| issued.token == *token);
     let is_unknown = |it: &PointerToken| matches!(&it.credential, FetchCredential::Token(token) if !is_issued(token));
     state.records.tokens.iter().all(|record| record.name.is_some())
@@ -298,7 +298,7 @@ fn purge(view: &View<'_>) -> Option<NextAction> {
 }
 
 /// Records that could be written now: the recorded tokens, with the present evidence.
-pub fn current_records(state: &TokenState, now: OffsetDateTime) -> Records {
+pub fn current_records(state: &ObservedTokens, now: OffsetDateTime) -> Records {
     View::new(state, now).records(state.records.tokens.clone())
 }
 

@@ -1,6 +1,7 @@
 //! The kind `FirstBootMachine`, which names one machine and gives it a separate pointer config and token.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -28,6 +29,9 @@ pub const MAX_NETWORKS: usize = 64;
 const MAX_REPLACED: usize = 256;
 /// Maximum length of the annotation's value in bytes.
 const MAX_REARM_BYTES: usize = 256;
+
+/// Machines with names, by name.
+pub type FirstBootMachines = BTreeMap<String, Arc<FirstBootMachine>>;
 
 /// A machine with a name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

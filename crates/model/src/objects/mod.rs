@@ -23,8 +23,8 @@ pub use cluster::{
 };
 pub use config_text::ConfigText;
 pub use first_boot_machine::{
-    APPROVED_ANNOTATION, Content, FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, MAX_NAME_BYTES,
-    MAX_NETWORKS, REARM_ANNOTATION,
+    APPROVED_ANNOTATION, Content, FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, FirstBootMachines,
+    MAX_NAME_BYTES, MAX_NETWORKS, REARM_ANNOTATION,
 };
 pub use kind::ObjectKind;
 pub use label_selector::{InvalidSelector, LabelSelector};

@@ -8,7 +8,7 @@ use ignition::{self, Config};
 use secrets::{Secret, SecretKind, SecretPlace, in_arguments, secrets};
 
 use super::steps::{ENCAPSULATED, MACHINE_CONFIG};
-use crate::escape::{NAME, cut, escaped};
+use crate::escape::{NAME, cut, escaped, listed};
 use crate::objects::MachineConfig;
 
 /// Maximum number of places named in a line.
@@ -48,13 +48,9 @@ pub fn kernel_arguments(config: &Config) -> Vec<String> {
 /// others; `None` without secrets.
 pub fn exposed_line(pool: &str, secrets: &[Secret]) -> Option<String> {
     let places = by_danger(secrets);
-    let named: Vec<String> = places.iter().take(NAMED).map(named).collect();
-    let more = match places.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let (pool, named) = (escaped(pool), (!named.is_empty()).then(|| named.join(", "))?);
-    Some(format!("pool {pool}: unauthenticated clients can read {named}{more}"))
+    let named: Vec<String> = places.iter().map(named).collect();
+    let (pool, named) = (escaped(pool), (!named.is_empty()).then(|| listed(&named, NAMED))?);
+    Some(format!("pool {pool}: unauthenticated clients can read {named}"))
 }
 
 /// Places of secrets in a config, for the fields of a log line: the first few, as in [`exposed_line`].

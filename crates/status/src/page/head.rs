@@ -15,15 +15,15 @@ pub(super) struct KeyFigure {
     pub(super) path: String,
 }
 
-/// Advice in one sentence, with a link to the place where it is followed.
+/// Hint in one sentence, with a link to the place where it is followed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Advice {
+pub(super) struct Hint {
     pub(super) text: String,
     /// Address and name of a link; empty for none.
     pub(super) link: (String, &'static str),
 }
 
-impl Advice {
+impl Hint {
     fn new(text: impl Into<String>, path: impl Into<String>, name: &'static str) -> Self {
         Self { text: text.into(), link: (path.into(), name) }
     }
@@ -64,7 +64,7 @@ pub(super) fn renewal(certificates: &[Certificate], now: OffsetDateTime) -> KeyF
 }
 
 /// Finds the most urgent thing to do.
-pub(super) fn advice(overview: &Overview) -> Advice {
+pub(super) fn advice(overview: &Overview) -> Hint {
     const STUCK: &str = "/?state=stuck#machines";
     let Overview { not_ready, certificates, pointers, degraded, silent_servers, .. } = overview;
     if let Some(advice) = of_certificates(not_ready, certificates, pointers, overview.at) {
@@ -74,34 +74,34 @@ pub(super) fn advice(overview: &Overview) -> Advice {
         0 => {}
         1 => {
             let text = "Open the page of the machine that is stuck: it has the reason and the next command.";
-            return Advice::new(text, STUCK, "The machine");
+            return Hint::new(text, STUCK, "The machine");
         }
         stuck => {
             let text = format!(
                 "Open the pages of the {stuck} machines that are stuck: each has the reason and the \
                     next command."
             );
-            return Advice::new(text, STUCK, "The machines");
+            return Hint::new(text, STUCK, "The machines");
         }
     }
     if let Some(pool) = overview.pools.iter().find(|pool| pool.problem.is_some()) {
         let text = format!("Fix pool {}: its machines get no config or an older one.", pool.name);
-        return Advice::new(text, pool_path(&pool.name), "The pool");
+        return Hint::new(text, pool_path(&pool.name), "The pool");
     }
     if !degraded.is_empty() {
         return calm(degraded);
     }
     if !silent_servers.is_empty() {
         let text = "Check the other servers: the machines of some are missing here.";
-        return Advice::new(text, "#machines", "");
+        return Hint::new(text, "#machines", "");
     }
     match (overview.count(Severity::Booting), overview.machines.is_empty()) {
-        (0, true) => Advice::without_link(
+        (0, true) => Hint::without_link(
             "Give a machine its pointer config and start it: it appears here when it requests its config.",
         ),
         (0, false) => calm(&[]),
-        (1, _) => Advice::without_link("Wait: 1 machine is booting."),
-        (booting, _) => Advice::without_link(format!("Wait: {booting} machines are booting.")),
+        (1, _) => Hint::without_link("Wait: 1 machine is booting."),
+        (booting, _) => Hint::without_link(format!("Wait: {booting} machines are booting.")),
     }
 }
 
@@ -111,10 +111,10 @@ pub(super) fn of_certificates(
     certificates: &[Certificate],
     pointers: &[PointerStatus],
     now: OffsetDateTime,
-) -> Option<Advice> {
+) -> Option<Hint> {
     if let Some(first) = not_ready.first() {
         let text = format!("Fix what keeps this server from being ready: {first}");
-        return Some(Advice::without_link(text));
+        return Some(Hint::without_link(text));
     }
     let is_invalid = |it: &&Certificate| !(it.not_before..=it.not_after).contains(&now);
     if let Some(certificate) = certificates.iter().find(is_invalid) {
@@ -122,19 +122,19 @@ pub(super) fn of_certificates(
             "Run machine-config-server certs check: the certificate {} is not valid now.",
             certificate.subject
         );
-        return Some(Advice::new(text, "#certificates", "Certificates"));
+        return Some(Hint::new(text, "#certificates", "Certificates"));
     }
     let text = match pointers.iter().filter(|pointer| pointer.problem.is_some()).count() {
         0 => return None,
         1 => "Fix the pointer config that cannot boot a machine.".to_owned(),
         all => format!("Fix the {all} pointer configs that cannot boot a machine."),
     };
-    Some(Advice::new(text, "#trust", "Trust"))
+    Some(Hint::new(text, "#trust", "Trust"))
 }
 
-/// Advice if every machine is well.
-pub(super) fn calm(degraded: &[String]) -> Advice {
-    Advice::without_link(match degraded {
+/// Hint if every machine is well.
+pub(super) fn calm(degraded: &[String]) -> Hint {
+    Hint::without_link(match degraded {
         [] => "No action is needed.",
         [_] => "Read the line below: it does not keep machines from booting.",
         _ => "Read the lines below: they do not keep machines from booting.",

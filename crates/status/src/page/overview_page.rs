@@ -6,7 +6,7 @@ use model::ledger::Severity;
 use time::{Duration, OffsetDateTime};
 
 use super::frame::{Frame, pool_path, specs};
-use super::head::{self, Advice, KeyFigure};
+use super::head::{self, Hint, KeyFigure};
 use super::machine_query::{Column, MachineQuery};
 use super::timeline::{HEIGHT, WIDTH, columns, timelines};
 use super::trust::picture;
@@ -93,7 +93,7 @@ impl OverviewPage<'_> {
         }
     }
 
-    fn advice(&self) -> Advice {
+    fn advice(&self) -> Hint {
         head::advice(self.overview)
     }
 
@@ -149,7 +149,7 @@ impl ControllerPage<'_> {
         headline(not_ready, is_calm)
     }
 
-    fn advice(&self) -> Advice {
+    fn advice(&self) -> Hint {
         let ControllerOverview { at, not_ready, certificates, pointers, .. } = self.overview;
         let advice = head::of_certificates(not_ready, certificates, pointers, *at);
         advice.unwrap_or_else(|| head::calm(&self.overview.degraded))

@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use model::access::machine::TokenInUse as _;
 use pki::Policy;
 use telemetry::Reporting;
 use telemetry::conditions::Status;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use model::access::machine::Window;
-use model::access::{Credential, KnownMachines, MachineToken, Refusal, ShownToken, Token};
+use model::access::{Credential, DirectoryToken, KnownMachines, Refusal, ShownToken, Token};
 use model::history::History;
 use model::inputs::Inputs;
 use telemetry::Reporting;
@@ -138,7 +138,7 @@ impl Server {
         Ok(shown)
     }
 
-    pub(super) fn stored(&self, machine: Id) -> Option<MachineToken> {
+    pub(super) fn stored(&self, machine: Id) -> Option<DirectoryToken> {
         self.tokens.get(machine)
     }
 

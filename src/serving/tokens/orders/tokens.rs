@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use model::access::machine::TokenInUse as _;
 use model::access::{Refusal, Token};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -12,7 +13,7 @@ use super::site::{Content, Id, ids, is_machine};
 
 /// The token of a machine, with its use.
 #[derive(Debug)]
-struct MachineToken {
+struct DirectoryToken {
     token: Token,
     content: Content,
     /// Time of the last answer that is not known to be delivered in full.
@@ -29,7 +30,7 @@ struct MachineToken {
     earlier: Vec<Token>,
 }
 
-impl MachineToken {
+impl DirectoryToken {
     fn new(token: Token, content: Content) -> Self {
         Self {
             token,
@@ -55,7 +56,7 @@ impl MachineToken {
 
 #[derive(Debug)]
 pub(super) struct Tokens {
-    machines: BTreeMap<Id, MachineToken>,
+    machines: BTreeMap<Id, DirectoryToken>,
     restarted: Instant,
     /// Machines whose token was open since the last check.
     opened: Vec<Id>,
@@ -140,7 +141,7 @@ impl Tokens {
         assert!(!stored.is_revoked(), "the token of {id} is revoked");
         assert_eq!(stored.pool, content.pool, "{id}");
         let found = self.machines.entry(id);
-        let token = found.or_insert_with(|| MachineToken::new(stored.token.clone(), content));
+        let token = found.or_insert_with(|| DirectoryToken::new(stored.token.clone(), content));
         let is_late = token.revoked.is_some_and(|at| at.elapsed() >= HOUR);
         if is_late || token.is_removed || token.content.pool != content.pool {
             assert_ne!(stored.token, token.token, "{id} needs another token");

@@ -25,6 +25,7 @@ use crate::certificates::names::{
     CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED, REQUESTED_BEFORE,
 };
 use crate::certificates::secret::{annotation, date, stored_pair, value};
+use crate::object_conditions::condition;
 
 /// Name of the Secret with key and request.
 pub(in crate::certificates) fn secret_name() -> ObjectName {
@@ -120,7 +121,7 @@ impl CaRequest {
         Ok(Some(SecretWrite::delete(secret_name(), &present.metadata)?))
     }
 
-    /// The request as input of a plan. `authority` is the Secret of the present CA.
+    /// The request as input of a plan. `ca` is the Secret of the present CA.
     pub(in crate::certificates) fn seen(&self, ca: Option<&Secret>) -> Issuer {
         let name = self.issuer.to_string();
         let issued_by = ca.and_then(|secret| annotation(secret, CA_ISSUER));
@@ -154,8 +155,7 @@ fn is_for(secret: &Secret, issuer: &IssuerRef) -> bool {
 /// `CertificateRequestCondition`.
 fn answer(request: &Value) -> Answer {
     let status = &request["status"];
-    let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let find = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind);
+    let find = |kind: &str| condition(request, kind);
     let is = |kind: &str, state: &str| find(kind).filter(|found| found["status"] == state);
     let says = |found: &Value| found["message"].as_str().unwrap_or_default().to_owned();
     if let Some(denied) = is("Denied", "True") {

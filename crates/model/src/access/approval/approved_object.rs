@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::machine::{BoundApproval, Identity, MachineStatus, MachineToken, RearmRequests};
+use super::super::machine::{
+    BoundApproval, DirectoryToken, Identity, MachineStatus, RearmRequests, TokenInUse as _,
+    TokenStep,
+};
 use super::subject::Subject;
 use crate::objects::FirstBootMachine;
 
@@ -23,10 +26,10 @@ impl ApprovedObject {
     /// An object in a directory with its token, when `command` is the last request of a command to arm it.
     pub fn in_directory(
         machine: &FirstBootMachine,
-        token: &MachineToken,
+        token: &DirectoryToken,
         command: Option<String>,
     ) -> Self {
-        let requests = RearmRequests { annotation: machine.rearm().map(str::to_owned), command };
+        let requests = RearmRequests::of(machine, command);
         if token.is_revoked() {
             Self::Removed
         } else if token.pool != machine.spec.pool {
@@ -40,11 +43,12 @@ impl ApprovedObject {
     /// An object in a cluster with its UID; unknown before it has a token.
     pub fn in_cluster(machine: &FirstBootMachine, uid: &str, status: &MachineStatus) -> Self {
         let Some(token) = status.token else { return Self::Unknown };
-        if status.pool != machine.spec.pool {
+        let due = status.due(machine);
+        if due == Some(TokenStep::Make) {
             return Self::Changing;
         }
-        let is_asked = machine.rearm().is_some_and(|asked| status.rearm.as_deref() != Some(asked));
-        let armings = status.armings.saturating_add(is_asked.into()).to_be_bytes();
+        let is_due = due == Some(TokenStep::Arm);
+        let armings = status.armings.saturating_add(is_due.into()).to_be_bytes();
         let content = machine.content();
         Self::Present(Identity::new(&[content.bytes(), token.bytes(), uid.as_bytes(), &armings]))
     }
@@ -52,7 +56,7 @@ impl ApprovedObject {
 
 fn identity_in_directory(
     machine: &FirstBootMachine,
-    MachineToken { token, .. }: &MachineToken,
+    DirectoryToken { token, .. }: &DirectoryToken,
     armed: &RearmRequests,
 ) -> Identity {
     let [annotation, command] = [&armed.annotation, &armed.command].map(Option::as_deref);
@@ -97,9 +101,9 @@ mod tests {
             command: command.map(str::to_owned),
         };
         let token = |byte: u8, command| {
-            MachineToken::new(Token::new([byte; 32]), "worker", armed(command), noon)
+            DirectoryToken::new(Token::new([byte; 32]), "worker", armed(command), noon)
         };
-        let of = |spec: &Value, token: &MachineToken, command: Option<&str>| {
+        let of = |spec: &Value, token: &DirectoryToken, command: Option<&str>| {
             ApprovedObject::in_directory(&machine(spec), token, command.map(str::to_owned))
         };
         let first = of(&spec, &token(1, None), None);

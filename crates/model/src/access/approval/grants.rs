@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::subject::Subject;
-use crate::objects::{APPROVED_ANNOTATION, FirstBootMachine, MachineConfigPool};
+use crate::objects::{APPROVED_ANNOTATION, FirstBootMachine, FirstBootMachines, MachineConfigPool};
 
 /// Annotation of a pool whose machines need approval: `required`, or `off`.
 pub const APPROVAL_ANNOTATION: &str = "machine-config-server.io/approval";
@@ -22,7 +22,7 @@ pub type ApprovalGrants = BTreeMap<Subject, OffsetDateTime>;
 /// which approves nothing.
 pub fn read_grants(
     pools: &BTreeMap<String, Arc<MachineConfigPool>>,
-    machines: &BTreeMap<String, Arc<FirstBootMachine>>,
+    machines: &FirstBootMachines,
 ) -> (ApprovalGrants, Vec<String>) {
     let (mut grants, mut faults) = (ApprovalGrants::new(), Vec::new());
     for (pool, object) in pools {

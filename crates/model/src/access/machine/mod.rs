@@ -14,17 +14,23 @@
 //!
 //! A token is judged in every mode of access, because it says who asks.
 
+mod arming;
+mod cluster_token;
+mod directory_token;
 mod identity;
+mod in_use;
 mod known;
 mod named;
 mod status;
-mod token;
 mod usage;
 
+pub use arming::{RearmRequests, TokenStep};
+pub use cluster_token::{ClusterToken, UnsavedUse};
+pub use directory_token::DirectoryToken;
 pub use identity::{BoundApproval, Identity};
+pub use in_use::TokenInUse;
 pub use known::{KnownMachine, KnownMachines};
 pub use named::{NamedMachine, TokenState};
 pub use status::{MachineState, MachineStatus, RecordedUse};
-pub use token::{MachineToken, RearmRequests};
 pub(super) use usage::TOLERANCE;
 pub use usage::{ClockReading, MAX_ADDRESSES, Stage, Usage, UsageChange, Use, Window};

@@ -8,8 +8,8 @@ use time::OffsetDateTime;
 use time::serde::rfc3339;
 use utoipa::ToSchema;
 
-use super::token::MachineToken;
-use super::usage::{ClockReading, Stage, Usage, Window};
+use super::in_use::TokenInUse;
+use super::usage::{ClockReading, Stage, Window};
 
 /// A machine with a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -52,25 +52,13 @@ impl TokenState {
 
 impl NamedMachine {
     /// The machine `name` at `now`.
-    pub fn of(name: &str, token: &MachineToken, window: Window, now: ClockReading) -> Self {
-        let machine = Self::used(name, &token.pool, &token.usage, (window, now));
-        match token.revoked {
-            Some(_) => Self { token: TokenState::Revoked, ..machine },
-            None => machine,
-        }
-    }
-
-    /// The machine `name` with a token that was used like this.
-    pub fn used(
-        name: &str,
-        pool: &str,
-        usage: &Usage,
-        (window, now): (Window, ClockReading),
-    ) -> Self {
+    pub fn of(name: &str, token: &impl TokenInUse, window: Window, now: ClockReading) -> Self {
+        let usage = token.usage();
         Self {
             name: name.to_owned(),
-            pool: pool.to_owned(),
+            pool: token.pool().to_owned(),
             token: match usage.stage(window, now) {
+                _ if token.is_revoked() => TokenState::Revoked,
                 Stage::Armed => TokenState::Armed,
                 Stage::Begun | Stage::Taken(_) => TokenState::Open,
                 Stage::Spent => TokenState::Spent,

@@ -14,7 +14,9 @@ use time::OffsetDateTime;
 use time::serde::rfc3339;
 
 use super::super::token::TokenHash;
+use super::arming::{RearmRequests, TokenStep};
 use super::identity::BoundApproval;
+use crate::objects::FirstBootMachine;
 
 /// Fields of the status that decide about the token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +38,15 @@ pub struct MachineStatus {
     /// Use since then.
     #[serde(rename = "use", skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedUse>,
+}
+
+impl MachineStatus {
+    /// The step that is due if the object's token, as it is named here, can be used.
+    pub fn due(&self, machine: &FirstBootMachine) -> Option<TokenStep> {
+        let followed = RearmRequests { annotation: self.rearm.clone(), command: None };
+        let requests = RearmRequests::of(machine, None);
+        TokenStep::due(Some((&self.pool, &followed)), &machine.spec.pool, &requests)
+    }
 }
 
 /// Use of a token, as servers record it.

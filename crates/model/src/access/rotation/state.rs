@@ -53,7 +53,7 @@ pub enum FetchCredential {
 
 /// Complete input of the plan.
 #[derive(Debug, Clone, Default)]
-pub struct TokenState {
+pub struct ObservedTokens {
     /// Tokens in plain text.
     pub issued: Issued,
     /// Records that servers read.

@@ -11,7 +11,7 @@ const POLICY: RotationPolicy =
 /// A cluster in memory, on which writes take effect.
 #[derive(Debug, Clone, Default)]
 struct World {
-    state: TokenState,
+    state: ObservedTokens,
     made: u8,
 }
 
@@ -23,10 +23,10 @@ impl World {
             credential: credential.clone(),
             waits: false,
         };
-        let state = TokenState {
+        let state = ObservedTokens {
             pointers: pointers.iter().enumerate().map(pointer).collect(),
             pools: [(pool.to_owned(), mode)].into(),
-            ..TokenState::default()
+            ..ObservedTokens::default()
         };
         Self { state, made: 0 }
     }

@@ -1,39 +1,44 @@
-//! Use of a machine's token as a server of a cluster knows it: its own part, and what is recorded of all.
-#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
+//! Token of a machine in a cluster, as one server knows it: its own part of the use, and what is recorded of all.
 
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use model::access::TokenHash;
-use model::access::machine::{MachineState, MachineStatus, RecordedUse, Usage, Window};
+use serde::{Deserialize, Serialize};
+use time::serde::rfc3339;
 use time::{Duration, OffsetDateTime};
 
-use super::unsaved_uses::UnsavedUse;
+use super::super::token::TokenHash;
+use super::in_use::TokenInUse;
+use super::status::{MachineState, MachineStatus, RecordedUse};
+use super::usage::{Usage, Window};
 
 /// Minimum time between two records that only differ in the last answer. A machine that never takes one whole asks more
 /// often.
 const BETWEEN_RECORDS: Duration = Duration::minutes(1);
 
-/// A token with its use since it was armed.
+/// Token of a machine in a cluster, with its use since it was armed.
 #[derive(Debug, Clone)]
-pub(crate) struct ClusterUse {
+pub struct ClusterToken {
     /// The object as this server has seen it last. If it has no token, it is another one of the same name.
-    pub(in crate::serving) state: Arc<MachineState>,
-    pub(in crate::serving) token: TokenHash,
-    pub(in crate::serving) pool: String,
+    pub state: Arc<MachineState>,
+    /// Hash of the token.
+    pub sha256: TokenHash,
+    /// Pool that it opens.
+    pub pool: String,
     armings: u64,
     /// Token that this one has replaced.
     before: Option<TokenHash>,
-    pub(in crate::serving) usage: Usage,
+    /// Use since it was armed, as this server knows it.
+    pub usage: Usage,
     /// Use that the object has.
     recorded: Option<RecordedUse>,
     /// Time of the first use that the object lacks, because the API server was unreachable.
-    pub(in crate::serving) unsaved: Option<OffsetDateTime>,
+    pub unsaved: Option<OffsetDateTime>,
 }
 
-impl ClusterUse {
+impl ClusterToken {
     /// The token of an object, if it has one.
-    pub(in crate::serving) fn of(state: &Arc<MachineState>) -> Option<Self> {
+    pub fn of(state: &Arc<MachineState>) -> Option<Self> {
         let status = state.status.as_ref()?;
         let MachineStatus { pool, token, armings, recorded, .. } = status;
         let mut usage = Usage::default();
@@ -42,7 +47,7 @@ impl ClusterUse {
         }
         Some(Self {
             state: Arc::clone(state),
-            token: (*token)?,
+            sha256: (*token)?,
             pool: pool.clone(),
             armings: *armings,
             before: None,
@@ -55,7 +60,7 @@ impl ClusterUse {
     /// Takes in a state of the object. Returns what was known of another token that it replaces. A state that is older
     /// changes nothing, because what was read may be ahead of the watch, nor does one without a token. Another object
     /// without one shows that the object of this token is gone.
-    pub(in crate::serving) fn see(&mut self, state: &Arc<MachineState>) -> Option<Self> {
+    pub fn see(&mut self, state: &Arc<MachineState>) -> Option<Self> {
         if Arc::ptr_eq(&self.state, state) {
             return None;
         }
@@ -65,9 +70,9 @@ impl ClusterUse {
             }
             return None;
         };
-        if seen.token != self.token {
-            let before = Some(self.token);
-            let is_older = self.before == Some(seen.token);
+        if seen.sha256 != self.sha256 {
+            let before = Some(self.sha256);
+            let is_older = self.before == Some(seen.sha256);
             return (!is_older).then(|| std::mem::replace(self, Self { before, ..seen }));
         }
         if seen.armings == self.armings {
@@ -83,17 +88,12 @@ impl ClusterUse {
     }
 
     /// Returns `true` if both are the same token since it was armed last.
-    pub(in crate::serving) fn is_same_arming(&self, other: &Self) -> bool {
-        (self.token, self.armings) == (other.token, other.armings)
-    }
-
-    /// True once the object is gone or being deleted.
-    pub(in crate::serving) fn is_gone(&self) -> bool {
-        self.state.is_deleted || self.state.token().is_none()
+    pub fn is_same_arming(&self, other: &Self) -> bool {
+        (self.sha256, self.armings) == (other.sha256, other.armings)
     }
 
     /// Returns `true` if other servers must know this use before an answer.
-    pub(in crate::serving) fn is_due(&self, window: Window) -> bool {
+    pub fn is_due(&self, window: Window) -> bool {
         match (&self.recorded, self.usage.record(window)) {
             (_, None) => false,
             (None, Some(_)) => true,
@@ -107,32 +107,29 @@ impl ClusterUse {
     }
 
     /// True if the object says that the token is spent.
-    pub(in crate::serving) fn is_spent(&self) -> bool {
+    pub fn is_spent(&self) -> bool {
         self.recorded.as_ref().is_some_and(|recorded| recorded.spent)
     }
 
     /// The use that waits to be written, if one does.
-    pub(super) fn unsaved_use(&self, window: Window) -> Option<UnsavedUse> {
+    pub fn unsaved_use(&self, window: Window) -> Option<UnsavedUse> {
         let (since, recorded) = (self.unsaved?, self.usage.record(window)?);
-        Some(UnsavedUse { token: self.token, armings: self.armings, since, recorded })
+        Some(UnsavedUse { sha256: self.sha256, armings: self.armings, since, recorded })
     }
 
     /// Takes in a use of this arming that an earlier process left to be written.
-    pub(super) fn restore(&mut self, left: &UnsavedUse) {
+    pub fn restore(&mut self, left: &UnsavedUse) {
         self.usage.learn(&left.recorded);
         self.unsaved = Some(self.unsaved.map_or(left.since, |since| since.min(left.since)));
     }
 
-    pub(in crate::serving) fn was_recorded(&self, address: &IpAddr) -> bool {
+    /// Returns `true` if the object says that the token was used from this address.
+    pub fn was_recorded(&self, address: &IpAddr) -> bool {
         self.recorded.as_ref().is_some_and(|recorded| recorded.addresses.contains(address))
     }
 
     /// Returns `true` if the token was spent at `time` by what other servers have recorded.
-    pub(in crate::serving) fn others_ended_before(
-        &self,
-        time: OffsetDateTime,
-        window: Window,
-    ) -> bool {
+    pub fn others_ended_before(&self, time: OffsetDateTime, window: Window) -> bool {
         self.recorded.as_ref().is_some_and(|recorded| {
             let window = Duration::try_from(window.0).unwrap_or(Duration::MAX);
             time - recorded.last >= window
@@ -140,12 +137,60 @@ impl ClusterUse {
     }
 }
 
+impl TokenInUse for ClusterToken {
+    fn sha256(&self) -> TokenHash {
+        self.sha256
+    }
+
+    fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    fn usage_mut(&mut self) -> &mut Usage {
+        &mut self.usage
+    }
+
+    /// True once the object is gone or being deleted.
+    fn is_revoked(&self) -> bool {
+        self.state.is_deleted || self.state.token().is_none()
+    }
+}
+
+/// Use of a token in one arming.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsavedUse {
+    /// Hash of the token.
+    #[serde(rename = "tokenSHA256")]
+    pub sha256: TokenHash,
+    /// Number of times that it was made or armed again.
+    pub armings: u64,
+    /// Time of the first use that the object lacks.
+    #[serde(with = "rfc3339")]
+    pub since: OffsetDateTime,
+    /// The use.
+    #[serde(rename = "use")]
+    pub recorded: RecordedUse,
+}
+
+impl UnsavedUse {
+    /// Returns `true` if an object has the token in this arming.
+    pub fn is_of(&self, state: &MachineState) -> bool {
+        state.status.as_ref().is_some_and(|status| {
+            status.token == Some(self.sha256) && status.armings == self.armings
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use model::access::Token;
-    use model::access::machine::{ClockReading, Stage};
     use time::macros::datetime;
 
+    use super::super::super::token::Token;
+    use super::super::usage::{ClockReading, Stage};
     use super::*;
 
     const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
@@ -178,13 +223,13 @@ mod tests {
         usage.record(Window::default())
     }
 
-    fn stage(known: &ClusterUse) -> Stage {
+    fn stage(known: &ClusterToken) -> Stage {
         known.usage.stage(Window::default(), after(60))
     }
 
     #[test]
     fn a_newer_arming_replaces_a_use_and_an_older_one_does_not() {
-        let mut known = ClusterUse::of(&state(1, 1, used(0))).unwrap();
+        let mut known = ClusterToken::of(&state(1, 1, used(0))).unwrap();
         assert_eq!(stage(&known), Stage::Taken(NOON));
         assert!(known.see(&state(1, 2, None)).is_none());
         assert_eq!(stage(&known), Stage::Armed);
@@ -198,21 +243,21 @@ mod tests {
 
     #[test]
     fn another_token_is_told_and_the_one_before_does_not_come_back() {
-        let mut known = ClusterUse::of(&state(1, 1, used(0))).unwrap();
+        let mut known = ClusterToken::of(&state(1, 1, used(0))).unwrap();
         let replaced = known.see(&state(2, 2, None)).unwrap();
-        assert_eq!(replaced.token, Token::new([1; 32]).hash());
+        assert_eq!(replaced.sha256, Token::new([1; 32]).hash());
         assert!(known.see(&state(1, 1, None)).is_none());
-        assert_eq!(known.token, Token::new([2; 32]).hash());
+        assert_eq!(known.sha256, Token::new([2; 32]).hash());
         // A status that was lost is made again, with its count.
         assert!(known.see(&state(3, 1, None)).is_some());
         let nothing = MachineState { status: None, ..MachineState::clone(&known.state) };
         assert!(known.see(&Arc::new(nothing)).is_none());
-        assert_eq!(known.token, Token::new([3; 32]).hash());
+        assert_eq!(known.sha256, Token::new([3; 32]).hash());
     }
 
     #[test]
     fn a_token_ends_once_another_object_has_the_name() {
-        let mut known = ClusterUse::of(&state(1, 1, used(0))).unwrap();
+        let mut known = ClusterToken::of(&state(1, 1, used(0))).unwrap();
         known.unsaved = Some(NOON);
         let made_again = |token: Option<u8>| {
             let mut state = MachineState::clone(&state(token.unwrap_or_default(), 1, None));
@@ -223,26 +268,26 @@ mod tests {
             Arc::new(state)
         };
         let without_token = made_again(None);
-        assert!(!known.is_gone() && known.see(&without_token).is_none());
-        assert!(known.is_gone() && known.unsaved.is_none());
+        assert!(!known.is_revoked() && known.see(&without_token).is_none());
+        assert!(known.is_revoked() && known.unsaved.is_none());
         assert_eq!(
-            known.see(&made_again(Some(2))).map(|it| it.token),
-            ClusterUse::of(&state(1, 1, None)).map(|it| it.token)
+            known.see(&made_again(Some(2))).map(|it| it.sha256),
+            ClusterToken::of(&state(1, 1, None)).map(|it| it.sha256)
         );
-        assert!(!known.is_gone());
+        assert!(!known.is_revoked());
         assert_eq!(stage(&known), Stage::Armed, "nobody has used the new one");
         // The same object can lose its status.
         let lost = MachineState {
             status: Some(MachineStatus::default()),
             ..MachineState::clone(&known.state)
         };
-        assert!(known.see(&Arc::new(lost)).is_none() && !known.is_gone());
+        assert!(known.see(&Arc::new(lost)).is_none() && !known.is_revoked());
     }
 
     #[test]
     fn a_use_is_due_once_for_an_address_and_once_a_minute_without_an_end() {
         let window = Window::default();
-        let mut known = ClusterUse::of(&state(1, 1, None)).unwrap();
+        let mut known = ClusterToken::of(&state(1, 1, None)).unwrap();
         assert!(!known.is_due(window));
         known.usage.begin([192, 0, 2, 1].into(), after(0));
         assert!(known.is_due(window));

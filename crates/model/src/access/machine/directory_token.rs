@@ -6,6 +6,8 @@ use time::{Duration, OffsetDateTime};
 
 use super::super::records::{OF_MACHINE, REMEMBERED, Record, read_object};
 use super::super::token::{Token, TokenHash};
+use super::arming::{RearmRequests, TokenStep};
+use super::in_use::TokenInUse;
 use super::usage::{ClockReading, Stage, Usage, Window};
 
 /// Time for which the revocation of a token is taken back if the machine's object is back.
@@ -16,7 +18,7 @@ const MAX_EARLIER: usize = 8;
 /// Token of a machine, with its use. Readable only by the server that keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MachineToken {
+pub struct DirectoryToken {
     /// Token in plain text, which the machine's pointer config contains.
     pub token: Token,
     /// Pool that it opens.
@@ -38,35 +40,7 @@ pub struct MachineToken {
     pub earlier: Vec<TokenHash>,
 }
 
-/// Requests to arm a token: values that are compared and otherwise mean nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RearmRequests {
-    /// Value of the object's annotation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub annotation: Option<String>,
-    /// Value that the command has left.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub command: Option<String>,
-}
-
-impl RearmRequests {
-    /// Returns `true` if `requests` has a request that was not followed. A request that is withdrawn is none.
-    fn lacks(&self, requests: &Self) -> bool {
-        let is_new = |own: &Option<String>, new: &Option<String>| new.is_some() && own != new;
-        is_new(&self.annotation, &requests.annotation) || is_new(&self.command, &requests.command)
-    }
-
-    /// These requests, with those that `requests` has.
-    pub(in crate::access) fn with(self, requests: &Self) -> Self {
-        Self {
-            annotation: requests.annotation.clone().or(self.annotation),
-            command: requests.command.clone().or(self.command),
-        }
-    }
-}
-
-impl MachineToken {
+impl DirectoryToken {
     /// Parses the JSON of a record.
     ///
     /// # Errors
@@ -103,25 +77,23 @@ impl MachineToken {
         fresh: &Token,
         now: OffsetDateTime,
     ) -> Self {
-        let Some(known) = known else {
-            return Self::new(fresh.clone(), pool, requests.clone(), now);
-        };
-        if known.is_gone_for_good(now) || known.pool != pool {
-            let earlier = known.with_earlier();
-            let armed = known.armed.clone().with(requests);
-            return Self { earlier, ..Self::new(fresh.clone(), pool, armed, now) };
+        let usable = known.filter(|known| !known.is_gone_for_good(now));
+        let step = TokenStep::due(usable.map(|it| (&*it.pool, &it.armed)), pool, requests);
+        match (known, step) {
+            (None, _) => Self::new(fresh.clone(), pool, requests.clone(), now),
+            (Some(known), Some(TokenStep::Make)) => {
+                let armed = known.armed.clone().with(requests);
+                let earlier = known.with_earlier();
+                Self { earlier, ..Self::new(fresh.clone(), pool, armed, now) }
+            }
+            (Some(known), Some(TokenStep::Arm)) => Self {
+                revoked: None,
+                usage: Usage::default(),
+                armed: known.armed.clone().with(requests),
+                ..known.clone()
+            },
+            (Some(known), None) => Self { revoked: None, ..known.clone() },
         }
-        let mut next = Self { revoked: None, ..known.clone() };
-        if known.armed.lacks(requests) {
-            next.usage = Usage::default();
-            next.armed = next.armed.with(requests);
-        }
-        next
-    }
-
-    /// True if the machine's object was removed.
-    pub fn is_revoked(&self) -> bool {
-        self.revoked.is_some()
     }
 
     /// Returns `true` if the token was revoked, too long ago to be taken back.
@@ -169,6 +141,28 @@ impl MachineToken {
     }
 }
 
+impl TokenInUse for DirectoryToken {
+    fn sha256(&self) -> TokenHash {
+        self.token.hash()
+    }
+
+    fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    fn usage_mut(&mut self) -> &mut Usage {
+        &mut self.usage
+    }
+
+    fn is_revoked(&self) -> bool {
+        self.revoked.is_some()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use time::macros::datetime;
@@ -184,7 +178,7 @@ mod tests {
         }
     }
 
-    fn used(token: &MachineToken) -> MachineToken {
+    fn used(token: &DirectoryToken) -> DirectoryToken {
         let mut used = token.clone();
         used.usage.spend();
         used
@@ -194,7 +188,7 @@ mod tests {
     fn each_new_request_arms_a_token_once() {
         let [token, fresh] = [1, 2].map(|byte| Token::new([byte; 32]));
         let first =
-            MachineToken::following(None, "worker", &requests(Some("a"), None), &token, NOON);
+            DirectoryToken::following(None, "worker", &requests(Some("a"), None), &token, NOON);
         assert_eq!((&first.token, &first.earlier[..]), (&token, &[][..]));
         let mut known = used(&first);
         for (request, is_armed) in [
@@ -207,7 +201,7 @@ mod tests {
             (requests(None, Some("1")), false),
             (requests(Some("c"), Some("2")), true),
         ] {
-            let next = MachineToken::following(Some(&known), "worker", &request, &fresh, NOON);
+            let next = DirectoryToken::following(Some(&known), "worker", &request, &fresh, NOON);
             assert_eq!(next.usage == Usage::default(), is_armed, "{request:?}");
             assert_eq!(next.token, token);
             known = used(&next);
@@ -218,10 +212,10 @@ mod tests {
     fn an_object_that_is_back_within_an_hour_has_its_token_with_its_use() {
         let [token, fresh] = [1, 2].map(|byte| Token::new([byte; 32]));
         let none = RearmRequests::default();
-        let known = used(&MachineToken::following(None, "worker", &none, &token, NOON));
+        let known = used(&DirectoryToken::following(None, "worker", &none, &token, NOON));
         let gone = known.revoked(NOON).unwrap();
-        let back = |gone: &MachineToken, now| {
-            MachineToken::following(Some(gone), "worker", &none, &fresh, now)
+        let back = |gone: &DirectoryToken, now| {
+            DirectoryToken::following(Some(gone), "worker", &none, &fresh, now)
         };
         let last = NOON + RETURNS_WITHIN - Duration::SECOND;
         assert_eq!(back(&gone, last), known);
@@ -239,13 +233,13 @@ mod tests {
     fn an_object_that_comes_back_late_or_moves_gets_another_token() {
         let tokens: Vec<_> = (0..20).map(|byte| Token::new([byte; 32])).collect();
         let mut known =
-            MachineToken::following(None, "worker", &RearmRequests::default(), &tokens[0], NOON);
+            DirectoryToken::following(None, "worker", &RearmRequests::default(), &tokens[0], NOON);
         for (number, fresh) in tokens.iter().enumerate().skip(1) {
             if number % 2 == 0 {
                 known = known.revoked(NOON - RETURNS_WITHIN).unwrap();
             }
             let pool = if number % 2 == 0 { known.pool.clone() } else { format!("p{number}") };
-            known = MachineToken::following(
+            known = DirectoryToken::following(
                 Some(&known),
                 &pool,
                 &RearmRequests::default(),
@@ -260,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_is_gone_is_remembered_for_a_while() {
-        let token = MachineToken::following(
+        let token = DirectoryToken::following(
             None,
             "worker",
             &RearmRequests::default(),
@@ -277,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_is_written_and_shows_no_token_in_an_error() {
-        let token = MachineToken::following(
+        let token = DirectoryToken::following(
             None,
             "worker",
             &requests(Some("a"), None),
@@ -285,14 +279,14 @@ mod tests {
             NOON,
         );
         let json = serde_json::to_vec(&token).unwrap();
-        assert_eq!(MachineToken::read(&json).unwrap(), token);
+        assert_eq!(DirectoryToken::read(&json).unwrap(), token);
         let text = String::from_utf8(json).unwrap();
         for bad in
             [text.replace("\"pool\"", "\"pol\""), text.replace("\"pool\":\"worker\"", "\"pool\":1")]
         {
-            let error = MachineToken::read(bad.as_bytes()).unwrap_err().to_string();
+            let error = DirectoryToken::read(bad.as_bytes()).unwrap_err().to_string();
             assert!(!error.contains("mcs-"), "{error}");
         }
-        assert!(MachineToken::read(b"[]").is_err());
+        assert!(DirectoryToken::read(b"[]").is_err());
     }
 }
