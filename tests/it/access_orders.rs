@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use model::access::rotation::{
-    FetchCredential, Issued, NextAction, PointerToken, RotationPolicy, TokenState, Write, next,
+    FetchCredential, Issued, NextAction, ObservedTokens, PointerToken, RotationPolicy, Write, next,
 };
 use model::access::{
     AccessMode, Credential, KnownTokens, Modes, Policy, Records, Refusal, Request, Token, decide,
@@ -142,7 +142,7 @@ impl TokenOrder {
         for _ in 0..writes {
             self.made = self.made.wrapping_add(1);
             let List { records, evident, .. } = self.list.clone().unwrap_or_default();
-            let state = TokenState {
+            let state = ObservedTokens {
                 issued: self.issued.clone(),
                 records,
                 pointers: self.pointers.clone(),

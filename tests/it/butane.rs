@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::last_good::is_stored;
 use crate::support::command::Said;
 use crate::support::contract::marker;
 use crate::support::machine::Machine;
@@ -189,8 +190,7 @@ fn the_variant_of_openshift_is_a_machine_config_of_the_files_pool() {
     let answer = |server: &Server| server.plain().get("/config/edge");
     let before = answer(&server);
     assert!(before.status == 200 && before.text().contains("site%3Dedge"), "{}", before.text());
-    let index = above.path().join("state/last-good/index.json");
-    wait_for("what is served to be stored", || index.exists().then_some(()));
+    is_stored(&above.path().join("state"));
     server.terminate();
     server.ended();
     let server = serve(above.path(), "off");

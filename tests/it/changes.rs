@@ -74,18 +74,6 @@ fn kubelets_swap_of_a_symlinked_directory_is_followed() {
 }
 
 #[test]
-fn a_file_behind_a_link_that_leads_out_of_the_directory_is_followed() {
-    let (directory, server) = cluster();
-    let elsewhere = tempfile::tempdir().expect("a temporary folder");
-    write(elsewhere.path(), "a.yaml", machine_config("a", "two"));
-    fs::remove_file(directory.path().join("a.yaml")).expect("the file");
-    symlink(elsewhere.path().join("a.yaml"), directory.path().join("a.yaml")).expect("a link");
-    marker_soon(&server, "worker", Ok("two"));
-    write(elsewhere.path(), "a.yaml", machine_config("a", "three"));
-    marker_soon(&server, "worker", Ok("three"));
-}
-
-#[test]
 fn a_directory_that_is_replaced_whole_is_followed() {
     let top = tempfile::tempdir().expect("a temporary folder");
     for (version, marker) in [("one", "one"), ("two", "two")] {

@@ -16,7 +16,7 @@ use crate::support::contract::{SOON, config, marker};
 use crate::support::manifests::{self, pool, replace, with_files, write_often};
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::once_within;
-use crate::support::{wait_at_most, wait_for};
+use crate::support::wait_for;
 
 /// A directory with a rendered pool `worker` and a merged one, `edge`, and its state directory.
 struct Served {
@@ -86,13 +86,10 @@ impl Served {
     }
 }
 
-/// Time that storing takes at most.
-const STORED: Duration = Duration::from_secs(5);
-
-/// Waits until what is served is stored. A server that stores nothing shows that after its restart.
+/// Waits until what is served is stored.
 pub(crate) fn is_stored(state: &Path) {
     let index = state.join("last-good/index.json");
-    wait_at_most(STORED, || index.exists().then_some(()));
+    wait_for("what is served to be stored", || index.exists().then_some(()));
 }
 
 /// Waits until it is stored that each file is valid, so that a restart need not read all first.

@@ -513,7 +513,7 @@ fn killed_at_any_point_it_leaves_the_old_or_the_new() {
     node.reconcile(&round(1));
     let certs = node.certs();
     let possible = [registry_ca("main"), registry_ca("mirror")];
-    for kill in 0..120_usize {
+    for kill in 0..61_usize {
         let events = Events::changes_of(&certs);
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command

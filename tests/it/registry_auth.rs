@@ -15,6 +15,7 @@ use telemetry::conditions::Status;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::support::DEADLINE;
 use crate::support::manifests::{self, machine_config, replace};
 use crate::support::stopwatch::Stopwatch;
 
@@ -100,7 +101,7 @@ impl Followed {
     /// Waits until what is published is as expected.
     pub(crate) async fn until(&mut self, what: &str, is_so: impl Fn(&Inputs) -> bool) -> Inputs {
         let waiting = self.published.wait_for(|inputs| inputs.as_ref().is_some_and(&is_so));
-        let found = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        let found = tokio::time::timeout(DEADLINE, waiting).await;
         let found = found.map(|found| found.expect("a source that goes on").clone());
         found.ok().flatten().unwrap_or_else(|| panic!("{what}: {}", self.reported()))
     }

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::access::rotation::{
-    FetchCredential, Issued, NextAction, PointerToken, PointerWrite, RotationPolicy, TokenState,
-    Write, next,
+    FetchCredential, Issued, NextAction, ObservedTokens, PointerToken, PointerWrite,
+    RotationPolicy, Write, next,
 };
 use model::access::{AccessMode, KnownTokens, Records, Refusal, Token, TokenHash};
 use time::macros::datetime;
@@ -39,7 +39,7 @@ struct Machine {
 /// A year of rotations, with its reconciler, servers and machines.
 struct TokenYear {
     now: OffsetDateTime,
-    state: TokenState,
+    state: ObservedTokens,
     servers: [Server; 2],
     machines: Vec<Machine>,
     /// An older state of both lists.
@@ -59,10 +59,10 @@ impl TokenYear {
                 waits: false,
             })
         });
-        let state = TokenState {
+        let state = ObservedTokens {
             pointers: pointers.collect(),
             pools: POOLS.map(|pool| (pool.to_owned(), AccessMode::Enforce)).into(),
-            ..TokenState::default()
+            ..ObservedTokens::default()
         };
         let server = || Server { records: Records::default(), learned: START };
         Self {

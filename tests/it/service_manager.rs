@@ -5,16 +5,12 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::support::command::Said;
 use crate::support::server::{Server, binary};
-use crate::support::{in_repository, wait_for};
-
-/// Time within which a manager hears of a server.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::{DEADLINE, in_repository, wait_for};
 
 /// A service manager's end of the socket.
 struct Manager(UnixDatagram);
@@ -22,7 +18,7 @@ struct Manager(UnixDatagram);
 impl Manager {
     fn listen(address: io::Result<SocketAddr>) -> Self {
         let socket = UnixDatagram::bind_addr(&address.expect("an address")).expect("a new socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         Self(socket)
     }
 

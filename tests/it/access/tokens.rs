@@ -1,5 +1,7 @@
 //! `tokens`: named ones, rotations, and one that leaked.
 
+use std::fs;
+
 use crate::support::access::{credential, enforcing, get};
 use crate::support::command::{Said, Store};
 use crate::support::server::Server;
@@ -53,7 +55,10 @@ fn a_token_with_a_name_opens_its_pools_until_it_is_revoked() {
 
 #[test]
 fn a_rotation_replaces_tokens_and_those_before_go_on_for_a_while() {
-    let server = enforcing(&["--token-overlap", "3s"]);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let clock = directory.path().join("clock");
+    fs::write(&clock, "+0s").expect("a file");
+    let server = Server::with_clock(&clock, &["--access", "enforce", "--token-overlap", "1h"]);
     let before = credential(&server, "worker");
     tokens(&server, &["rotate", "--pool", "worker"]).done();
     let after = wait_for("another token", || {
@@ -62,6 +67,7 @@ fn a_rotation_replaces_tokens_and_those_before_go_on_for_a_while() {
     });
     let status = |credential: &str| get(&server.tls(), "worker", Some(credential)).status;
     assert_eq!([status(&before), status(&after)], [200, 200]);
+    fs::write(&clock, "+2h").expect("a file");
     wait_for("the one before to end", || (status(&before) == 401).then_some(()));
     assert_eq!(status(&after), 200);
     let log = server.log();

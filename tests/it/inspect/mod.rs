@@ -6,13 +6,14 @@ mod secrets;
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::command::Said;
 use crate::support::in_repository;
 use crate::support::server::{Server, binary};
+use crate::support::stopwatch::Stopwatch;
 
 /// By when a cause has to be named.
 const SOON: Duration = Duration::from_secs(5);
@@ -22,8 +23,8 @@ fn prepared(arguments: &[&str]) -> Command {
     for name in ["COLUMNS", "NO_COLOR", "CLICOLOR_FORCE"] {
         command.env_remove(name);
     }
-    // No authorities lie there.
-    command.current_dir(std::env::temp_dir()).arg("inspect").args(arguments);
+    // No CAs are there.
+    command.current_dir(in_repository("tests")).arg("inspect").args(arguments);
     command
 }
 
@@ -37,9 +38,9 @@ fn fixtures() -> String {
 
 /// The cause that is named, in words and for a script, within the time that there is.
 fn assert_cause(arguments: &[&str], label: &str, words: &str) {
-    let since = Instant::now();
+    let since = Stopwatch::start();
     let said = inspect(arguments);
-    assert!(since.elapsed() < SOON, "{label} took {:?}", since.elapsed());
+    since.within(SOON, label);
     assert_eq!((said.status, &said.error[..]), (1, ""), "{label}: {said:?}");
     let line = said.output.lines().find(|line| line.starts_with("A machine does not boot: "));
     assert!(line.is_some_and(|line| line.contains(words)), "{label}: {words}: {}", said.output);

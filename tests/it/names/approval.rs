@@ -292,20 +292,24 @@ fn a_clock_that_is_set_while_the_server_runs_changes_no_window() {
     let site = MachinesDirectory::new();
     put_pool(&site, "worker", &json!({APPROVAL: "required"}));
     let clock = site.directory.path().join("clock");
-    fs::write(&clock, "+0s").expect("a file");
-    let mut command = binary();
-    command.arg("serve").arg(site.manifests()).arg("--state-dir").arg(site.state());
-    command.args(["--host", "localhost", "--machine-token-window", "8s"]);
-    follow_clock(&mut command, &clock);
-    let server = Server::prepared(command).until_ready();
-    let plain = server.plain();
-    for set in ["-1d", "+1d"] {
+    let approved = |window: &str| {
         fs::write(&clock, "+0s").expect("a file");
+        let mut command = binary();
+        command.arg("serve").arg(site.manifests()).arg("--state-dir").arg(site.state());
+        command.args(["--host", "localhost", "--machine-token-window", window]);
+        follow_clock(&mut command, &clock);
+        let server = Server::prepared(command).until_ready();
         approve(&site, &server, &["127.0.0.1", "--pool", "worker"]).done();
-        until_served(&plain, "worker");
-        fs::write(&clock, set).expect("a file");
-        until_held(&plain, "worker");
-    }
+        until_served(&server.plain(), "worker");
+        server
+    };
+    let server = approved("8s");
+    fs::write(&clock, "-1d").expect("a file");
+    until_held(&server.plain(), "worker");
+    drop(server);
+    let server = approved("1h");
+    fs::write(&clock, "+1d").expect("a file");
+    assert_eq!(get(&server.plain(), "worker", None).status, 200);
 }
 
 /// The first line of the answer to a client that the balancer at 127.0.0.8 names.

@@ -11,6 +11,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::json;
 
 use super::{MachinesDirectory, get_known};
+use crate::last_good::is_stored;
 use crate::support::access::get;
 use crate::support::clock::follow_all_clocks;
 use crate::support::contract::SOON;
@@ -188,8 +189,7 @@ impl Drop for HungMount {
 #[test]
 fn a_mount_that_hangs_keeps_no_pool_from_being_served_and_revokes_nothing() {
     let (site, server, credential) = with_known_machine();
-    let index = site.state().join("last-good/index.json");
-    wait_for("what is served to be stored", || index.exists().then_some(()));
+    is_stored(&site.state());
     let mount = HungMount::new(site.manifests());
     assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 200);
     let server = restart(&site, server, &site.manifests());

@@ -6,7 +6,7 @@ use std::io::{Read, Write as _};
 use serde_json::{Value, json};
 
 use super::{MachinesDirectory, get_known, refusal};
-use crate::last_good::all_is_stored;
+use crate::last_good::{all_is_stored, is_stored};
 use crate::memory::pool_of_twenty;
 use crate::support::access::{assert_refused, get};
 use crate::support::command::Store as _;
@@ -139,9 +139,7 @@ fn machines_whose_object_no_server_remembers_are_not_revoked() {
     let mut server = site.serve(&[]);
     let credential = site.credential("n");
     let remembered = site.state().join("last-good");
-    wait_for("the objects to be remembered", || {
-        remembered.join("index.json").exists().then_some(())
-    });
+    is_stored(&site.state());
     server.terminate();
     server.ended();
     site.remove("n");

@@ -4,13 +4,17 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use nix::poll::{PollFd, PollFlags, poll};
 use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
 use rustix::io::Errno;
 
 use super::wait_for;
+
+/// Time without a change after which the wait asks less often, in milliseconds.
+const QUIET: u8 = 50;
 
 #[derive(Debug)]
 pub(crate) struct Event {
@@ -98,10 +102,23 @@ impl Events {
 
     /// Waits until so many changes have happened.
     pub(crate) fn wait_for_changes(&self, count: usize) {
+        self.wait_for_changes_or(count, || false);
+    }
+
+    /// The same, or until the process has ended that makes them. A change is seen within microseconds.
+    pub(crate) fn wait_for_changes_or(&self, count: usize, mut has_ended: impl FnMut() -> bool) {
         let mut seen = 0;
         wait_for("changes", || {
-            seen += self.drain().iter().filter(|event| event.changes()).count();
-            (seen >= count).then_some(())
+            loop {
+                seen += self.drain().iter().filter(|event| event.changes()).count();
+                if seen >= count || has_ended() {
+                    return Some(());
+                }
+                let mut next = [PollFd::new(self.kernel.as_fd(), PollFlags::POLLIN)];
+                if poll(&mut next, QUIET).expect("a poll") == 0 {
+                    return None;
+                }
+            }
         });
     }
 }

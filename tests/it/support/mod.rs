@@ -76,18 +76,6 @@ pub(crate) fn wait_asking<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     wait_with(what, |_| OFTEN, ask)
 }
 
-/// Calls `ask` until it returns a value, for `limit` at most.
-pub(crate) fn wait_at_most<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
-    let started = Instant::now();
-    loop {
-        let answer = ask();
-        if answer.is_some() || started.elapsed() > limit {
-            return answer;
-        }
-        std::thread::sleep(OFTEN);
-    }
-}
-
 const OFTEN: Duration = Duration::from_millis(5);
 
 fn wait_with<T>(

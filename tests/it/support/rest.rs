@@ -1,5 +1,6 @@
 //! Measures the processor time of an idle process.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use nix::time::{clock_getcpuclockid, clock_gettime};
@@ -11,23 +12,30 @@ use super::DEADLINE;
 const SHARE: f64 = 0.002;
 /// Duration of a measurement, in which periodic work of every few seconds occurs several times.
 const WINDOW: Duration = Duration::from_secs(12);
+/// Time between two readings.
+const STEP: Duration = Duration::from_secs(1);
 
-/// Waits until the process is idle. Panics if it stays busy.
+/// Waits until the process has been idle for a while. Panics if it stays busy.
 pub(crate) fn becomes_idle(pid: u32) {
     let started = Instant::now();
+    let mut readings = VecDeque::from([(started, processor_time(pid))]);
     loop {
-        let (before, begun) = (processor_time(pid), Instant::now());
         // The measurement is a period without any event.
-        std::thread::sleep(WINDOW);
-        let used = processor_time(pid).saturating_sub(before).as_secs_f64();
-        let used = used / begun.elapsed().as_secs_f64();
-        println!("at rest: {:.3} % of a processor", used * 100.0);
+        std::thread::sleep(STEP);
+        let (now, time) = (Instant::now(), processor_time(pid));
+        readings.push_back((now, time));
+        let (begun, before) = readings[0];
+        if now - begun < WINDOW {
+            continue;
+        }
+        let used = (time - before).as_secs_f64() / (now - begun).as_secs_f64();
         if used < SHARE {
             return;
         }
+        readings.pop_front();
         assert!(
             started.elapsed() < DEADLINE,
-            "it does not come to rest: {:.1} % of a processor, and may use {:.1} %",
+            "it does not become idle: {:.1} % of a processor, and may use {:.1} %",
             used * 100.0,
             SHARE * 100.0
         );

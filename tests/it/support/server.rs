@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::clock::follow_clock;
 use super::http::{Client, loopback};
 use super::pair::Pair;
 use super::stopwatch::processor_ticks;
@@ -34,6 +35,17 @@ impl Server {
     /// Runs `serve` on the sample cluster. Returns when it is ready.
     pub(crate) fn sample_cluster(flags: &[&str]) -> Self {
         Self::serve(&in_repository("ignition-fixtures"), flags)
+    }
+
+    /// Runs `serve` on the sample cluster, with a clock that follows a file. Returns when it is ready.
+    pub(crate) fn with_clock(file: &Path, flags: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let mut command = binary();
+        command.arg("serve").arg(in_repository("ignition-fixtures"));
+        command.arg("--state-dir").arg(directory.path().join("state"));
+        command.args(["--host", "localhost"]).args(flags);
+        follow_clock(&mut command, file);
+        Self::start(command, directory).until_ready()
     }
 
     /// Runs `serve` on manifests with problems. Returns when it answers.

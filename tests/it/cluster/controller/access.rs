@@ -92,7 +92,7 @@ fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
     for pool in ["edge", "master"] {
         site.pool(pool);
     }
-    let _controller = site.start(&["--access", "enforce", "--token-overlap", "4s"]);
+    let _controller = site.start(&["--access", "enforce", "--token-overlap", "1h"]);
     site.settled();
     let first = site.credential("worker-user-data-managed");
     let servers = [(); 2].map(|()| {
