@@ -16,7 +16,7 @@ use crate::support::disk::Disk;
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::manifests::{pool, write};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, serving};
 use crate::support::{wait_asking, wait_for};
 
 /// A server on a state directory that stays, which enforces.
@@ -25,9 +25,8 @@ fn serve(state: &Path) -> Server {
 }
 
 fn command(manifests: &Path, state: &Path, mode: &str) -> Command {
-    let mut command = binary();
-    command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
-    command.args(["--host", "localhost", "--access", mode]);
+    let mut command = serving(manifests, state);
+    command.args(["--access", mode]);
     command
 }
 

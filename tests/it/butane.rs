@@ -10,7 +10,7 @@ use crate::support::command::Said;
 use crate::support::contract::marker;
 use crate::support::machine::Machine;
 use crate::support::manifests::{replace, with_files};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::wait_for;
 
 const EMPTY: &str = "variant: fcos\nversion: 1.5.0\n";
@@ -29,9 +29,7 @@ fn with_marker(text: &str) -> String {
 
 /// A server on a directory, which keeps its state in `state` beside it.
 fn serve(above: &Path, butane: &str) -> Server {
-    let mut command = binary();
-    let state = above.join("state");
-    command.arg("serve").arg(above.join("pools")).arg("--state-dir").arg(state);
+    let mut command = serving(&above.join("pools"), &above.join("state"));
     command.args(["--butane", butane]);
     Server::prepared(command)
 }

@@ -23,7 +23,7 @@ use crate::support::access::{credential_in, get};
 use crate::support::command::Said;
 use crate::support::http::Client;
 use crate::support::manifests::write;
-use crate::support::server::{Server, binary, free_ports};
+use crate::support::server::{Server, binary, free_ports, serving};
 use crate::support::{in_repository, wait_for};
 
 const POOLS: [&str; 4] = ["edge", "master", "rack", "worker"];
@@ -57,9 +57,8 @@ fn manifests(machines: &[&str]) -> TempDir {
 }
 
 fn serve(manifests: &Path, state: &Path) -> Command {
-    let mut command = binary();
-    command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
-    command.args(["--host", "localhost", "--access", "enforce"]);
+    let mut command = serving(manifests, state);
+    command.args(["--access", "enforce"]);
     command
 }
 

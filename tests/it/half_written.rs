@@ -16,7 +16,7 @@ use crate::changes::{cluster, machine_config};
 use crate::last_good::is_stored;
 use crate::support::contract::{marker, marker_soon};
 use crate::support::manifests::{self, pool, with_files, write};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, serving};
 use crate::support::stop::Stop;
 use crate::support::wait_for;
 
@@ -242,9 +242,7 @@ fn written_during_a_start(before: &Result<String, u16>, prepare: impl Fn(&Path, 
         let [manifests, state] = ["manifests", "state"].map(|name| top.path().join(name));
         put_other(&manifests, "other");
         prepare(&manifests, &state);
-        let mut command = binary();
-        command.arg("serve").arg(&manifests).arg("--state-dir").arg(&state);
-        command.args(["--host", "localhost"]);
+        let command = serving(&manifests, &state);
         let (begun_at, mut seen, mut more) = (Instant::now(), BTreeSet::new(), String::new());
         let mut file = begun(&manifests.join("a.yaml"));
         let write_more = || {

@@ -14,7 +14,7 @@ use crate::memory::pool_of_twenty;
 use crate::support::command::Said;
 use crate::support::contract::{SOON, config, marker};
 use crate::support::manifests::{self, pool, replace, with_files, write_often};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::stopwatch::once_within;
 use crate::support::{wait_at_most, wait_for};
 
@@ -61,10 +61,7 @@ impl Served {
     }
 
     fn command(&self) -> Command {
-        let mut command = binary();
-        let state = self.directory.path().join("state");
-        command.arg("serve").arg(self.manifests()).arg("--state-dir").arg(state);
-        command
+        serving(&self.manifests(), &self.directory.path().join("state"))
     }
 
     fn start(&self) -> Server {
@@ -236,10 +233,8 @@ fn a_server_of_another_directory_serves_that_one_alone() {
     let other = tempfile::tempdir().expect("a temporary folder");
     replace(other.path(), "pool.yaml", pool("infra", "i"));
     replace(other.path(), "i.yaml", machine_config("i", "infra", "infra-1"));
-    let mut command = binary();
     let state = site.directory.path().join("state");
-    command.arg("serve").arg(other.path()).arg("--state-dir").arg(state);
-    let mut server = Server::prepared(command).until_ready();
+    let mut server = Server::serve_with_state(other.path(), &state);
     is_served(&server, "infra", "infra-1");
     assert_ne!(server.plain().get("/config/worker").status, 200);
     server.terminate();
@@ -247,11 +242,7 @@ fn a_server_of_another_directory_serves_that_one_alone() {
     // A path is the same, wherever its link leads.
     let link = other.path().join("link");
     symlink(site.manifests(), &link).expect("a link");
-    let through_the_link = || {
-        let mut command = binary();
-        command.arg("serve").arg(&link).arg("--state-dir").arg(other.path().join("state"));
-        Server::prepared(command)
-    };
+    let through_the_link = || Server::prepared(serving(&link, &other.path().join("state")));
     let mut server = through_the_link().until_ready();
     is_served(&server, "worker", "worker-1");
     is_stored(&other.path().join("state"));

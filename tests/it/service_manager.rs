@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::command::Said;
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::{in_repository, wait_for};
 
 /// Time within which a manager hears of a server.
@@ -40,9 +40,8 @@ impl Manager {
 }
 
 fn serve(state: &Path, socket: &str) -> Command {
-    let mut command = binary();
-    command.arg("serve").arg(in_repository("ignition-fixtures")).arg("--state-dir").arg(state);
-    command.args(["--host", "localhost"]).env("NOTIFY_SOCKET", socket);
+    let mut command = serving(&in_repository("ignition-fixtures"), state);
+    command.env("NOTIFY_SOCKET", socket);
     command
 }
 

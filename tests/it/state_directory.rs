@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::support::contract::config;
 use crate::support::in_repository;
-use crate::support::server::{Server, binary, limited_output};
+use crate::support::server::{Server, binary, limited_output, serving};
 use crate::support::wait_for;
 
 /// `serve` on free ports.
@@ -138,9 +138,8 @@ fn files_with_tokens_that_all_users_can_read_are_reported_and_made_private_by_th
     let directory = tempfile::tempdir().expect("a temporary folder");
     let (manifests, state) = (in_repository("ignition-fixtures"), directory.path().join("state"));
     let serve_enforced = || {
-        let mut command = binary();
-        command.arg("serve").arg(&manifests).arg("--state-dir").arg(&state);
-        command.args(["--host", "localhost", "--access", "enforce"]);
+        let mut command = serving(&manifests, &state);
+        command.args(["--access", "enforce"]);
         Server::prepared(command)
     };
     let files = ["tokens.json", "access.json"].map(|name| state.join(name));

@@ -15,7 +15,7 @@ use crate::support::disk::Disk;
 use crate::support::http::{Client, IGNITION, loopback};
 use crate::support::manifests::{machine_config, replace, with_files, write};
 use crate::support::pair::Pair;
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, serving};
 use crate::support::{enter_own_network, in_repository, wait_for};
 
 #[test]
@@ -44,9 +44,7 @@ fn a_server_that_shows_another_certificate_than_the_directory_has_is_named() {
     let (copy, address) = (copied_state(&server), server.secure());
     drop(server);
     let other = tempfile::tempdir().expect("a temporary folder");
-    let mut command = binary();
-    command.arg("serve").arg(manifests.path()).arg("--state-dir").arg(other.path().join("state"));
-    command.args(["--host", "localhost"]);
+    let command = serving(manifests.path(), &other.path().join("state"));
     let other = Server::prepared_at(command, address).until_ready();
     let directory = manifests.path().display().to_string();
     let state = copy.path().join("state").display().to_string();
@@ -89,10 +87,8 @@ fn a_serving_certificate_that_has_expired_is_named_once() {
     // By the files, as `serve` has made them long ago.
     let manifests = sound();
     let state = directory.path().join("state");
-    let mut command = binary();
+    let mut command = serving(manifests.path(), &state);
     set_clock(&mut command, "@2010-01-01 00:00:00");
-    command.arg("serve").arg(manifests.path()).arg("--state-dir").arg(&state);
-    command.args(["--host", "localhost"]);
     drop(Server::prepared(command).until_ready());
     let (manifests, state) = (manifests.path().display().to_string(), state.display().to_string());
     let said = health(&[&manifests, "--state-dir", &state, "--json"]);
@@ -104,10 +100,8 @@ fn a_serving_certificate_that_has_expired_is_named_once() {
 fn a_server_whose_clock_is_wrong_is_named() {
     let manifests = sound();
     let state = tempfile::tempdir().expect("a temporary folder");
-    let mut command = binary();
+    let mut command = serving(manifests.path(), state.path());
     set_clock(&mut command, "+2h");
-    command.arg("serve").arg(manifests.path()).arg("--state-dir").arg(state.path());
-    command.args(["--host", "localhost"]);
     let server = Server::prepared(command).until_ready();
     let said = health_from(&server);
     assert_named(&said, "error", "its clock shows", "set the wrong one");
@@ -245,10 +239,7 @@ fn a_full_disk_is_named_with_what_cannot_be_stored() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let _disk = Disk::mount(directory.path(), 1024);
     let state = directory.path().join("state");
-    let mut command = binary();
-    command.arg("serve").arg(manifests.path()).arg("--state-dir").arg(&state);
-    command.args(["--host", "localhost"]);
-    let server = Server::prepared(command).until_ready();
+    let server = Server::serve_with_state(manifests.path(), &state);
     // It ends when the disk is full.
     let _ = fs::write(directory.path().join("filler"), vec![0_u8; 2 << 20]);
     let text = "a".repeat(10_000);

@@ -17,7 +17,7 @@ use crate::support::command::Store;
 use crate::support::in_repository;
 use crate::support::manifests::machine_config;
 use crate::support::pair::Pair;
-use crate::support::server::{Server, binary, free_ports};
+use crate::support::server::{Server, binary, free_ports, serving};
 use crate::support::wait_for;
 
 /// A folder of manifests with these pools: name, the text of its Ignition config.
@@ -196,9 +196,8 @@ fn the_way_from_a_server_whose_clock_is_ahead_ends_at_its_clock() {
     let (pools, state) = (directory.path().join("pools"), directory.path().join("state"));
     fs::create_dir(&pools).expect("a folder");
     fs::write(pools.join("edge.ign"), r#"{"ignition": {"version": "3.4.0"}}"#).expect("it");
-    let mut command = binary();
+    let mut command = serving(&pools, &state);
     set_clock(&mut command, "+48h");
-    command.arg("serve").arg(&pools).arg("--state-dir").arg(&state).args(["--host", "localhost"]);
     let server = Server::prepared(command).until_ready();
     // Of two clocks alone, nobody can say which is wrong.
     let ca = state.join("ca.crt").display().to_string();

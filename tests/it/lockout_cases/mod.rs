@@ -27,7 +27,7 @@ use time::OffsetDateTime;
 use crate::support::clock::set_clock;
 use crate::support::command::{Said, Store};
 use crate::support::machine::Machine;
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, serving};
 use crate::support::{go, in_repository, wait_for};
 
 /// A state directory.
@@ -103,10 +103,8 @@ impl Place {
     }
 
     fn serve_command(&self, flags: &[&str]) -> Command {
-        let mut command = binary();
-        command.arg("serve").arg(in_repository("ignition-fixtures"));
-        command.arg("--state-dir").arg(self.state());
-        command.args(["--host", "localhost"]).args(flags);
+        let mut command = serving(&in_repository("ignition-fixtures"), &self.state());
+        command.args(flags);
         command
     }
 

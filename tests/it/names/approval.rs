@@ -13,7 +13,7 @@ use crate::support::command::{Said, Store};
 use crate::support::http::{Client, IGNITION, Response, connect_from, loopback};
 use crate::support::machine::Machine;
 use crate::support::manifests::{first_boot_machine, pool};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::wait_for;
 
 const APPROVAL: &str = "machine-config-server.io/approval";
@@ -243,9 +243,8 @@ fn annotations_approve_and_take_it_back_and_what_is_not_understood_is_named() {
 
 /// A server whose clock is set.
 fn serve_at(site: &MachinesDirectory, clock: &str, flags: &[&str]) -> Server {
-    let mut command = binary();
-    command.arg("serve").arg(site.manifests()).arg("--state-dir").arg(site.state());
-    command.args(["--host", "localhost"]).args(flags);
+    let mut command = serving(&site.manifests(), &site.state());
+    command.args(flags);
     set_clock(&mut command, clock);
     Server::prepared(command).until_ready()
 }

@@ -15,7 +15,7 @@ use crate::support::access::get;
 use crate::support::clock::follow_all_clocks;
 use crate::support::contract::SOON;
 use crate::support::manifests::{first_boot_machine, write_often};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, serving};
 use crate::support::stopwatch::once_within;
 use crate::support::wait_for;
 
@@ -39,10 +39,7 @@ fn with_known_machine() -> (MachinesDirectory, Server, String) {
 
 /// Serves, and does not wait until all is well.
 fn serve(site: &MachinesDirectory, manifests: &Path) -> Server {
-    let mut command = binary();
-    command.arg("serve").arg(manifests).arg("--state-dir").arg(site.state());
-    command.args(["--host", "localhost"]);
-    Server::prepared(command)
+    Server::prepared(serving(manifests, &site.state()))
 }
 
 fn restart(site: &MachinesDirectory, mut server: Server, manifests: &Path) -> Server {
@@ -278,9 +275,7 @@ fn machines_that_are_lost_at_once_are_missing_until_a_command_removes_them() {
 /// Serves with clocks that follow a file.
 fn serve_with_clocks(site: &MachinesDirectory, manifests: &Path) -> Server {
     fs::write(clocks(site), "+0s").expect("a writable folder");
-    let mut command = binary();
-    command.arg("serve").arg(manifests).arg("--state-dir").arg(site.state());
-    command.args(["--host", "localhost"]);
+    let mut command = serving(manifests, &site.state());
     follow_all_clocks(&mut command, &clocks(site));
     Server::prepared(command)
 }

@@ -39,19 +39,14 @@ impl Server {
     /// Runs `serve` on manifests with problems. Returns when it answers.
     pub(crate) fn serve_when_up(manifests: &Path, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let mut command = binary();
-        command.arg("serve").arg(manifests);
-        command.arg("--state-dir").arg(directory.path().join("state"));
-        command.args(["--host", "localhost"]).args(flags);
+        let mut command = serving(manifests, &directory.path().join("state"));
+        command.args(flags);
         Self::start(command, directory)
     }
 
     /// Runs `serve` with a separate state directory. Returns when it is ready.
     pub(crate) fn serve_with_state(manifests: &Path, state: &Path) -> Self {
-        let mut command = binary();
-        command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
-        command.args(["--host", "localhost"]);
-        Self::start(command, tempfile::tempdir().expect("a temporary folder")).until_ready()
+        Self::prepared(serving(manifests, state)).until_ready()
     }
 
     /// Runs a serving command with added listen addresses. Returns when it answers.
@@ -86,10 +81,9 @@ impl Server {
     /// Runs `serve` on the sample cluster at another address, which accepts connections to 127.0.0.1 too.
     pub(crate) fn serve_on(address: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let mut command = binary();
-        command.arg("serve").arg(in_repository("ignition-fixtures"));
-        command.arg("--state-dir").arg(directory.path().join("state"));
-        command.args(["--host", "localhost", "--listen-address", address]).args(flags);
+        let state = directory.path().join("state");
+        let mut command = serving(&in_repository("ignition-fixtures"), &state);
+        command.args(["--listen-address", address]).args(flags);
         Self::start_as_told(command, directory).until_ready()
     }
 
@@ -327,6 +321,14 @@ impl Drop for Server {
 pub(crate) fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_machine-config-server"));
     command.env_remove("RUST_LOG");
+    command
+}
+
+/// The command `serve` on a directory of manifests with this state directory, for the host `localhost`.
+pub(crate) fn serving(manifests: &Path, state: &Path) -> Command {
+    let mut command = binary();
+    command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
+    command.args(["--host", "localhost"]);
     command
 }
 
