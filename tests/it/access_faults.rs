@@ -222,8 +222,7 @@ fn lists_that_are_lost_open_no_pool_after_a_restart() {
         fs::read_to_string(state.join("access.json")).ok()?.contains("worker").then_some(())
     });
     for is_all_lost in [false, true] {
-        server.terminate();
-        server.ended();
+        server.stop();
         if is_all_lost {
             for list in ["access.json", "tokens.json"] {
                 fs::remove_file(state.join(list)).expect("a file");
@@ -269,8 +268,7 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
         assert_eq!(get(&tls(&server, state), "new", None).status, 503, "{start}");
         assert_eq!(status(&tls(&server, state), Some(&good)), 200);
         assert_refused(&get(&tls(&server, state), "worker", None));
-        server.terminate();
-        server.ended();
+        server.stop();
         server = Server::prepared(command(&manifests, state, "enforce"));
     }
     drop(pinned);

@@ -143,7 +143,7 @@ fn the_reason_of_a_refusal_is_shown_to_administrators_alone() {
         let said = state.path().run(&[&["tokens"], arguments].concat()).done();
         format!("Bearer {}", said.output.trim())
     };
-    let mut running = server();
+    let running = server();
     let add = |name, pool, until| run(&["add", name, "--pool", pool, "--until", until]);
     let (good, short) = (add("good", "worker", "never"), add("short", "worker", "2s"));
     let (other, revoked) = (add("other", "master", "never"), add("revoked", "worker", "never"));
@@ -177,8 +177,7 @@ fn the_reason_of_a_refusal_is_shown_to_administrators_alone() {
         }
     };
     reported(&running);
-    running.terminate();
-    running.ended();
+    running.stop();
     reported(&server());
 }
 

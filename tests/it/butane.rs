@@ -81,7 +81,7 @@ fn a_machine_boots_into_what_a_butane_file_says() {
 fn a_file_that_butane_refuses_is_named_with_its_words_and_the_last_good_config_stays() {
     let above = site("edge.bu", &with_marker("good"));
     let pools = above.path().join("pools");
-    let mut server = serve(above.path(), &program()).until_ready();
+    let server = serve(above.path(), &program()).until_ready();
     let words = "Butane: error at $.storage.files.0.path, line 5 col 11: path not absolute";
     let refused = &*format!("edge.bu: {words}");
     replace(&pools, "edge.bu", with_marker("bad").replace("/etc/marker", "etc/marker"));
@@ -91,14 +91,12 @@ fn a_file_that_butane_refuses_is_named_with_its_words_and_the_last_good_config_s
     let public = server.plain().get("/readyz").text();
     assert!(public.contains("edge.bu: a part of it cannot be used"), "{public}");
     is_served(&server, "edge", "good");
-    server.terminate();
-    server.ended();
+    server.stop();
     // After a restart too, with and without the program.
     for butane in [&*program(), "off"] {
-        let mut server = serve(above.path(), butane);
+        let server = serve(above.path(), butane);
         is_served(&server, "edge", "good");
-        server.terminate();
-        server.ended();
+        server.stop();
     }
     let health = run(above.path(), &["health", "pools", "--state-dir", "state"]);
     assert!(health.status == 1 && health.text().contains(refused), "{health:?}");
@@ -183,14 +181,13 @@ fn the_variant_of_openshift_is_a_machine_config_of_the_files_pool() {
     ]);
     // It is stored as it was made, and read again without Butane.
     replace(&above.path().join("pools"), "edge.bu", openshift("edge"));
-    let mut server = serve(above.path(), &program()).until_ready();
+    let server = serve(above.path(), &program()).until_ready();
     let answer = |server: &Server| server.plain().get("/config/edge");
     let before = answer(&server);
     assert!(before.status == 200 && before.text().contains("site%3Dedge"), "{}", before.text());
     let index = above.path().join("state/last-good/index.json");
     wait_for("what is served to be stored", || index.exists().then_some(()));
-    server.terminate();
-    server.ended();
+    server.stop();
     let server = serve(above.path(), "off");
     wait_for("the same config", || (answer(&server).body == before.body).then_some(()));
 }

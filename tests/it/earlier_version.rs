@@ -422,7 +422,7 @@ fn an_earlier_version_can_read_what_is_written_now() {
     let machines = ["fresh", "used", "armed", "approved", "removed"];
     let (manifests, directory) = (manifests(&machines), tempfile::tempdir().expect("a folder"));
     let state = directory.path().join("state");
-    let mut server = Server::prepared(serve(manifests.path(), &state)).until_ready();
+    let server = Server::prepared(serve(manifests.path(), &state)).until_ready();
     let pointer = |name: &str| state.join(format!("user-data/machines/{name}.ign"));
     wait_for("the pointer configs", || {
         machines.iter().all(|it| pointer(it).exists()).then_some(())
@@ -452,8 +452,7 @@ fn an_earlier_version_can_read_what_is_written_now() {
         let removed = record("removed");
         (removed.revoked.is_some() && !removed.earlier.is_empty()).then_some(())
     });
-    server.terminate();
-    server.ended();
+    server.stop();
 
     for name in machines {
         record(name);

@@ -295,10 +295,9 @@ fn a_file_that_is_written_during_a_restart_is_served_once_it_is_whole() {
     written_during_a_start(&Ok("one".to_owned()), |manifests, state| {
         write(manifests, "pool.yaml", pool("worker", "a"));
         write(manifests, "a.yaml", machine_config("a", "one"));
-        let mut server = Server::serve_with_state(manifests, state);
+        let server = Server::serve_with_state(manifests, state);
         assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
         is_stored(state);
-        server.terminate();
-        server.ended();
+        server.stop();
     });
 }

@@ -234,20 +234,18 @@ fn a_server_of_another_directory_serves_that_one_alone() {
     replace(other.path(), "pool.yaml", pool("infra", "i"));
     replace(other.path(), "i.yaml", machine_config("i", "infra", "infra-1"));
     let state = site.directory.path().join("state");
-    let mut server = Server::serve_with_state(other.path(), &state);
+    let server = Server::serve_with_state(other.path(), &state);
     is_served(&server, "infra", "infra-1");
     assert_ne!(server.plain().get("/config/worker").status, 200);
-    server.terminate();
-    server.ended();
+    server.stop();
     // A path is the same, wherever its link leads.
     let link = other.path().join("link");
     symlink(site.manifests(), &link).expect("a link");
     let through_the_link = || Server::prepared(serving(&link, &other.path().join("state")));
-    let mut server = through_the_link().until_ready();
+    let server = through_the_link().until_ready();
     is_served(&server, "worker", "worker-1");
     is_stored(&other.path().join("state"));
-    server.terminate();
-    server.ended();
+    server.stop();
     fs::remove_file(&link).expect("a link");
     symlink("/nowhere", &link).expect("a link");
     is_served(&through_the_link(), "worker", "worker-1");
@@ -274,9 +272,7 @@ fn a_restart_without_a_change_answers_for_a_pool_before_all_is_read() {
         let all = format!("pools={}", POOLS + 2);
         wait_for("all to be read", || server.log().contains(&all).then_some(()));
         all_is_stored(&site.directory.path().join("state"));
-        let mut server = server;
-        server.terminate();
-        server.ended();
+        server.stop();
         is_early
     };
     assert!((0..ATTEMPTS).any(is_early), "no pool was answered for before all");

@@ -58,10 +58,9 @@ fn within(manifests: &Path, arguments: &[&str]) -> Command {
 /// Serves once with a request, once more, and checks the manifests.
 fn assert_apart(manifests: &Path) {
     let serve = || Server::prepared(within(manifests, &["serve", "."])).until_ready();
-    let mut server = serve();
+    let server = serve();
     assert_eq!(config(&server.plain(), "worker", "3.4.0").status, 200);
-    server.terminate();
-    server.ended();
+    server.stop();
     assert!(manifests.join("certs/ledger.json").is_file());
     let server = serve();
     assert_eq!(config(&server.plain(), "worker", "3.4.0").status, 200);

@@ -136,7 +136,7 @@ fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
     for start in 0..4 {
         let mut command = serving(&in_repository("ignition-fixtures"), state.path());
         command.args(["--access", "enforce"]);
-        let mut server = Server::prepared(command);
+        let server = Server::prepared(command);
         let mut seen = BTreeSet::new();
         wait_for("it to be ready", || {
             seen.insert(get(&server.plain(), "worker", None).status);
@@ -144,8 +144,7 @@ fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
         });
         assert!(seen.is_subset(&[401, 503].into()), "start {start}: {seen:?}");
         // What is broken is never taken for nothing.
-        server.terminate();
-        server.ended();
+        server.stop();
         if start == 2 {
             fs::write(state.path().join("access.json"), "{\"tokens\": [")
                 .expect("a writable folder");

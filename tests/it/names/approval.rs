@@ -249,11 +249,6 @@ fn serve_at(site: &MachinesDirectory, clock: &str, flags: &[&str]) -> Server {
     Server::prepared(command).until_ready()
 }
 
-fn stop(mut server: Server) {
-    server.terminate();
-    server.ended();
-}
-
 #[test]
 fn an_approval_outlasts_a_restart_and_no_clock_opens_it_again() {
     let site = MachinesDirectory::new();
@@ -271,7 +266,7 @@ fn an_approval_outlasts_a_restart_and_no_clock_opens_it_again() {
     for client in clients(&server) {
         assert_eq!(get(&client, "worker", None).status, 200);
     }
-    stop(server);
+    server.stop();
     // An hour later both have ended, and after that the clock is right again, or behind.
     for clock in ["+2h", "+0s", "-30s"] {
         let server = serve_at(&site, clock, &[]);
@@ -279,7 +274,7 @@ fn an_approval_outlasts_a_restart_and_no_clock_opens_it_again() {
             assert_held(&get(&client, "worker", None));
         }
         assert!(!site.state().join("approvals/worker=127.0.0.2").exists());
-        stop(server);
+        server.stop();
     }
     let server = site.serve(&[]);
     approve(&site, &server, &["127.0.0.3", "--pool", "worker"]).done();
@@ -447,7 +442,7 @@ fn an_approval_while_no_server_runs_is_for_the_object_that_the_last_one_has_seen
     let server = site.serve(&["--access", "enforce"]);
     let [changed, same] = ["rack-7", "rack-8"].map(|name| site.credential(name));
     until_pending(&site.tls(&server), "worker", &changed);
-    stop(server);
+    server.stop();
     for name in ["rack-7", "rack-8"] {
         site.machines(&["approve", name]).done();
     }

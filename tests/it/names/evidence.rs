@@ -42,9 +42,8 @@ fn serve(site: &MachinesDirectory, manifests: &Path) -> Server {
     Server::prepared(serving(manifests, &site.state()))
 }
 
-fn restart(site: &MachinesDirectory, mut server: Server, manifests: &Path) -> Server {
-    server.terminate();
-    server.ended();
+fn restart(site: &MachinesDirectory, server: Server, manifests: &Path) -> Server {
+    server.stop();
     serve(site, manifests)
 }
 
@@ -220,9 +219,7 @@ fn a_machine_that_is_removed_alone_is_revoked_and_has_its_token_back_with_its_ob
     site.put_machine("n", &json!({"pool": "worker"}));
     answered(&site, &server, &credential, 200);
     // The same while no server runs.
-    let mut server = server;
-    server.terminate();
-    server.ended();
+    server.stop();
     site.remove("n");
     let server = serve(&site, &site.manifests());
     answered(&site, &server, &credential, 401);
@@ -325,9 +322,7 @@ fn an_hour_without_a_machine_that_was_never_seen_revokes_its_token() {
     let wrong = site.directory.path().join("wrong");
     fs::create_dir(&wrong).expect("a folder");
     fs::write(wrong.join("other.json"), text("other")).expect("a writable folder");
-    let mut server = server;
-    server.terminate();
-    server.ended();
+    server.stop();
     let server = serve_with_clocks(&site, &wrong);
     is_reported(&server, "possibly in the wrong directory of manifests");
     fs::write(clocks(&site), "+3500s").expect("a writable folder");
@@ -339,11 +334,10 @@ fn an_hour_without_a_machine_that_was_never_seen_revokes_its_token() {
 #[test]
 fn a_machine_is_removed_for_good_while_no_server_runs() {
     let site = with_machines();
-    let mut server = site.serve(&[]);
+    let server = site.serve(&[]);
     let credential = site.credential("n");
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
-    server.terminate();
-    server.ended();
+    server.stop();
     let manifests = site.manifests().display().to_string();
     let remove = |name| site.machines(&["remove", name, "--manifests", &manifests]);
     fs::rename(site.manifests().join("n.json"), site.manifests().join("machine-n.yaml"))

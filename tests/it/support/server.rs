@@ -299,6 +299,12 @@ impl Server {
         kill_process(pid, Signal::TERM).expect("a process that is still there");
     }
 
+    /// Terminates the server, and waits for its end.
+    pub(crate) fn stop(mut self) {
+        self.terminate();
+        self.ended();
+    }
+
     /// Waits until it has ended.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let child = &mut self.child;
