@@ -1,18 +1,16 @@
 //! The causes that `health` knows, each made to happen.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
-use std::thread;
 
 use serde_json::json;
 
+use super::hostile::http;
 use super::{assert_named, copied_state, findings, health, health_from, health_of, sound};
 use crate::faults::bootstrap_directory;
 use crate::support::clock::set_clock;
 use crate::support::command::Store;
 use crate::support::disk::Disk;
-use crate::support::http::{Client, IGNITION, loopback};
+use crate::support::http::{Client, IGNITION, answering, loopback};
 use crate::support::manifests::{machine_config, replace, with_files, write};
 use crate::support::pair::Pair;
 use crate::support::server::{Server, serving};
@@ -214,23 +212,10 @@ fn a_machine_that_has_its_config_and_never_joins_is_named() {
     let now = time::OffsetDateTime::now_utc();
     let now = now.format(&time::format_description::well_known::Rfc3339).expect("a time");
     let overview = json!({"at": now, "not_ready": [], "degraded": [], "machines": [machine]});
-    let said = health(&["--from", &answering(&overview.to_string()), "--json"]);
+    let from = answering(move |_| http("200 OK", &overview.to_string())).to_string();
+    let said = health(&["--from", &from, "--json"]);
     assert_named(&said, "error", "no Node has this address yet", "kubectl get csr");
     assert_eq!(said.json()["checked"]["machines"], 1);
-}
-
-/// A server of a cluster, which answers each request with this overview.
-fn answering(body: &str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address").to_string();
-    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let _ = stream.read(&mut [0; 4096]);
-            let _ = stream.write_all(answer.as_bytes());
-        }
-    });
-    address
 }
 
 #[test]
