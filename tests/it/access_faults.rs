@@ -1,7 +1,7 @@
 //! Tokens where the state directory is in a bad way, and the clock.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::support::command::{Said, Store};
 use crate::support::disk::Disk;
 use crate::support::http::Client;
 use crate::support::in_repository;
-use crate::support::manifests::{pool, write};
+use crate::support::manifests::{copied_fixtures, pool, write};
 use crate::support::server::{Server, serving};
 use crate::support::{wait_asking, wait_for};
 
@@ -238,21 +238,11 @@ fn lists_that_are_lost_open_no_pool_after_a_restart() {
     assert!(degraded(&server).iter().any(|it| it.contains(line)), "{:?}", degraded(&server));
 }
 
-/// A folder with a copy of the manifests, and where in it that is.
-fn copied_manifests() -> (TempDir, PathBuf) {
-    let top = tempfile::tempdir().expect("a temporary folder");
-    let manifests = top.path().join("manifests");
-    let mut copy = Command::new("cp");
-    copy.arg("-r").arg(in_repository("ignition-fixtures")).arg(&manifests);
-    assert!(copy.status().expect("cp").success());
-    (top, manifests)
-}
-
 #[test]
 fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() {
     let (directory, good) = used();
     let state = directory.path();
-    let (_top, manifests) = copied_manifests();
+    let (_top, manifests) = copied_fixtures();
     let mut server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
     let pinned = Disk::pin(&state.join("tokens.json"));
     write(&manifests, "new.json", pool("new", "rendered-worker"));
@@ -281,7 +271,7 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
 fn pools_that_are_missing_stay_enforced_and_come_back_so() {
     let (directory, good) = used();
     let state = directory.path();
-    let (top, manifests) = copied_manifests();
+    let (top, manifests) = copied_fixtures();
     let server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
     give_one_without_headers(&server, state);
     let client = tls(&server, state);

@@ -22,9 +22,9 @@ use time::{Duration, OffsetDateTime};
 use crate::support::access::{credential_in, get};
 use crate::support::command::Said;
 use crate::support::http::Client;
-use crate::support::manifests::write;
+use crate::support::manifests::{copy_fixtures, write};
 use crate::support::server::{Server, binary, free_ports, serving};
-use crate::support::{in_repository, wait_for};
+use crate::support::wait_for;
 
 const POOLS: [&str; 4] = ["edge", "master", "rack", "worker"];
 
@@ -39,9 +39,7 @@ fn token(number: u8) -> Token {
 /// The sample cluster with these machines, of which `held` and `approved` need an approval.
 fn manifests(machines: &[&str]) -> TempDir {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let from = in_repository("ignition-fixtures").join(".");
-    let copied = Command::new("cp").arg("-rL").arg(from).arg(directory.path()).status();
-    assert!(copied.expect("cp").success());
+    copy_fixtures(directory.path());
     for name in machines {
         let mut spec = json!({"pool": "worker"});
         if ["approved", "held"].contains(name) {

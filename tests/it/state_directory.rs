@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::support::contract::config;
 use crate::support::in_repository;
+use crate::support::manifests::copied_fixtures;
 use crate::support::server::{Server, binary, limited_output, serving};
 use crate::support::wait_for;
 
@@ -71,25 +72,15 @@ fn assert_apart(manifests: &Path) {
     }
 }
 
-/// A copy of the sample cluster.
-fn copied_manifests() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let manifests = directory.path().join("manifests");
-    let from = in_repository("ignition-fixtures");
-    let copied = Command::new("cp").arg("-rL").args([&from, &manifests]).status();
-    assert!(copied.expect("cp").success());
-    (directory, manifests)
-}
-
 #[test]
 fn a_state_directory_among_the_manifests_is_none_of_them() {
-    let (_directory, manifests) = copied_manifests();
+    let (_directory, manifests) = copied_fixtures();
     assert_apart(&manifests);
 }
 
 #[test]
 fn a_state_directory_behind_a_link_among_the_manifests_is_none_of_them() {
-    let (directory, manifests) = copied_manifests();
+    let (directory, manifests) = copied_fixtures();
     let elsewhere = directory.path().join("elsewhere");
     fs::create_dir(&elsewhere).expect("a new folder");
     symlink(elsewhere, manifests.join("certs")).expect("a link");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::http::{ACCEPT, Client, IGNITION, Response};
-use super::manifests::{files, replace};
+use super::manifests::{copy_fixtures, replace};
 use super::server::Server;
 use super::{in_repository, wait_for};
 
@@ -56,12 +56,7 @@ pub(crate) fn enforcing(flags: &[&str]) -> Server {
 /// The manifests of the sample cluster, with an access mode for one pool.
 pub(crate) fn with_annotated_pool(pool: &str, access: &str) -> TempDir {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let sample = in_repository("ignition-fixtures");
-    for file in files(&sample) {
-        let target = directory.path().join(&file);
-        fs::create_dir_all(target.parent().expect("a folder")).expect("a writable folder");
-        fs::copy(sample.join(file), target).expect("a copy");
-    }
+    copy_fixtures(directory.path());
     annotate(directory.path(), pool, access);
     directory
 }
