@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::command::Said;
-use crate::support::contract::marker;
+use crate::support::contract::is_served;
 use crate::support::machine::Machine;
 use crate::support::manifests::{replace, with_files};
 use crate::support::server::{Server, binary, serving};
@@ -39,13 +39,6 @@ fn site(file: &str, text: &str) -> tempfile::TempDir {
     fs::create_dir(above.path().join("pools")).expect("a folder");
     replace(&above.path().join("pools"), file, text);
     above
-}
-
-#[track_caller]
-fn is_served(server: &Server, pool: &str, expected: &str) {
-    wait_for(&format!("{expected} from pool {pool}"), || {
-        (marker(server, pool).as_deref() == Ok(expected)).then_some(())
-    });
 }
 
 /// A command on the directory `pools`, with Butane.

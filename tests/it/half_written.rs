@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::changes::{cluster, machine_config};
 use crate::last_good::is_stored;
-use crate::support::contract::{marker, marker_soon};
+use crate::support::contract::{is_served, marker, marker_soon};
 use crate::support::manifests::{self, pool, with_files, write};
 use crate::support::server::{Server, serving};
 use crate::support::stop::Stop;
@@ -261,7 +261,7 @@ fn written_during_a_start(before: &Result<String, u16>, prepare: impl Fn(&Path, 
         append(&mut file, REST);
         drop(file);
         let whole = format!("half{more}{}", REST.trim_end());
-        wait_for("the whole", || (marker(&server, "worker").as_ref() == Ok(&whole)).then_some(()));
+        is_served(&server, "worker", &whole);
         let is_quick = longest < QUICK;
         assert!(!is_quick || seen == BTreeSet::from([before.clone()]), "{seen:?}");
         is_quick

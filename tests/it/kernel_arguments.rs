@@ -104,7 +104,7 @@ fn an_annotation_that_is_not_understood_is_reported_and_the_last_good_config_sta
     write(directory.path(), "pool.json", pool(Some("Ignition")));
     let reason = format!("{ANNOTATION}: \"Ignition\": expected machine-config-daemon or ignition");
     let of_pool = format!("MachineConfigPool worker: {reason}");
-    wait_for("the report", || server.page("/readyz").contains(&of_pool).then_some(()));
+    server.reported(&of_pool);
     assert_eq!(config(&server.plain(), "worker", "3.4.0").body, before);
     let said = said(&["validate", "."], directory.path());
     assert!(said.status == 1 && said.output.contains(&reason), "{said:?}");

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::memory::pool_of_twenty;
 use crate::support::command::Said;
-use crate::support::contract::{SOON, config, marker};
+use crate::support::contract::{SOON, config, is_served, marker};
 use crate::support::manifests::{self, pool, replace, with_files, write_often};
 use crate::support::server::{Server, binary, serving};
 use crate::support::stopwatch::once_within;
@@ -101,19 +101,6 @@ pub(crate) fn all_is_stored(state: &Path) {
     });
 }
 
-fn is_served(server: &Server, pool: &str, expected: &str) {
-    wait_for(&format!("{expected} from pool {pool}"), || {
-        (marker(server, pool).as_deref() == Ok(expected)).then_some(())
-    });
-}
-
-fn is_reported(server: &Server, what: &str) {
-    wait_for(&format!("readiness to say {what:?}"), || {
-        let text = server.page("/readyz");
-        text.contains(what).then_some(())
-    });
-}
-
 /// Restarts a server of `site` after `damage` has made one of its files say nothing. Pool `edge` is served as it was, pool
 /// `worker` as it is by then, and `reported` is reported. A config in the file is followed again once it is valid.
 fn restarts_with(site: &Served, file: &str, reported: &str, damage: impl FnOnce(&Path)) {
@@ -124,7 +111,7 @@ fn restarts_with(site: &Served, file: &str, reported: &str, damage: impl FnOnce(
     let server = site.start();
     is_served(&server, "edge", "edge-1");
     is_served(&server, "worker", "worker-2");
-    is_reported(&server, reported);
+    server.reported(reported);
     fs::remove_file(site.path(file)).expect("a file");
     if had_config {
         site.write(file, machine_config("50-edge", "edge", "edge-2"));
@@ -206,7 +193,7 @@ fn restarts_without_the_manifests(is_directory_there: bool) {
     let server = site.start();
     is_served(&server, "worker", "worker-1");
     is_served(&server, "edge", "edge-1");
-    is_reported(&server, "its directory is missing");
+    server.reported("its directory is missing");
     if is_directory_there {
         fs::remove_dir(site.manifests()).expect("an empty folder");
     }
@@ -295,7 +282,7 @@ fn a_first_start_with_a_broken_file_serves_all_pools_that_it_cannot_concern() {
     let server = site.start();
     is_served(&server, "worker", "worker-1");
     assert_eq!(marker(&server, "edge"), Err(503));
-    is_reported(&server, "c.yaml cannot be read and may have a part of its config");
+    server.reported("c.yaml cannot be read and may have a part of its config");
     // Whatever else changes.
     site.write("a.yaml", machine_config("a", "worker", "worker-2"));
     is_served(&server, "worker", "worker-2");
@@ -304,7 +291,7 @@ fn a_first_start_with_a_broken_file_serves_all_pools_that_it_cannot_concern() {
     is_served(&server, "edge", "edge-2");
     // What is served stays when another one comes.
     site.write("d.yaml", "kind: MachineConfig\nx: [");
-    is_reported(&server, "d.yaml");
+    server.reported("d.yaml");
     is_served(&server, "edge", "edge-2");
 }
 

@@ -216,9 +216,7 @@ fn annotations_approve_and_take_it_back_and_what_is_not_understood_is_named() {
     );
     until_served(&one, "worker");
     assert_held(&get(&other, "worker", None));
-    wait_for("the fault", || {
-        server.page("/readyz").contains("approved.machine-config-server.io/127.0.0.3").then_some(())
-    });
+    server.reported("approved.machine-config-server.io/127.0.0.3");
     // What was approved too long ago, or by a clock that is far ahead, is not.
     for time in ["2026-01-01T00:00:00Z", "9999-01-01T00:00:00Z"] {
         put_pool(&site, "worker", &json!({APPROVAL: "required", key("127.0.0.3"): time}));
@@ -375,9 +373,7 @@ fn an_end_that_cannot_be_read_or_stored_approves_nothing_again() {
     until_served(&server.plain(), "worker");
     assert_eq!(fs::read_to_string(&path).expect("a file"), "{");
     fs::write(site.state().join("approvals/worker=127.0.0.5"), "yes").expect("a file");
-    wait_for("the fault", || {
-        server.page("/readyz").contains("worker=127.0.0.5: expected the time").then_some(())
-    });
+    server.reported("worker=127.0.0.5: expected the time");
 }
 
 /// Waits until the machine of a credential is held for its approval.

@@ -394,7 +394,7 @@ fn a_record_that_is_repaired_by_hand_is_read_without_a_restart() {
     let good = fs::read(&record).expect("a record");
     fs::write(&record, &good[..good.len() / 2]).expect("half a record");
     let server = site.serve(&["--access", "enforce"]);
-    wait_for("the fault", || server.page("/readyz").contains("machines/n.json").then_some(()));
+    server.reported("machines/n.json");
     let tls = site.tls(&server);
     assert_eq!(get(&tls, "worker", Some(&credential)).status, 503);
     fs::write(&record, &good).expect("the record");

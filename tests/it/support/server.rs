@@ -226,6 +226,12 @@ impl Server {
         (answer.status, answer.text())
     }
 
+    /// Waits until a line of `/readyz` for administrators says this, and returns the line.
+    pub(crate) fn reported(&self, what: &str) -> String {
+        let line = |text: &str| text.lines().find(|line| line.contains(what)).map(str::to_owned);
+        wait_for(&format!("readiness to say {what:?}"), || line(&self.page("/readyz")))
+    }
+
     /// Value of a metric without labels.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let text = self.page("/metrics");
