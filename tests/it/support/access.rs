@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::http::{ACCEPT, Client, IGNITION, Response};
 use super::manifests::{copy_fixtures, replace};
 use super::server::Server;
-use super::{in_repository, wait_for};
+use super::{in_repository, resource, wait_for};
 
 /// The annotation of a pool.
 pub(crate) const ACCESS: &str = "machineconfiguration.openshift.io/access";
@@ -32,6 +32,13 @@ pub(crate) fn credential_in(pointer: &[u8]) -> Option<String> {
 /// `Bearer` and the token of a pool's pointer config, once it has one.
 pub(crate) fn credential(server: &Server, pool: &str) -> String {
     wait_for("a token in the pointer config", || credential_in(server.pointer(pool).as_bytes()))
+}
+
+/// The CAs that a pointer config trusts, PEM.
+pub(crate) fn trusted(pointer: &[u8]) -> Vec<u8> {
+    let pointer: Value = serde_json::from_slice(pointer).expect("JSON");
+    let cas = &pointer["ignition"]["security"]["tls"]["certificateAuthorities"];
+    resource::bytes(&cas[0]).expect("contents")
 }
 
 /// A token that no server has issued.
