@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::access::{annotate, credential_in, get, with_annotated_pool};
+use crate::support::access::{annotate, embedded_token, get, with_annotated_pool};
 use crate::support::http::{Client, Response, loopback};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
@@ -19,12 +19,6 @@ use crate::support::random::Random;
 use crate::support::server::{Server, binary, free_ports, serving};
 use crate::support::stop::Stop;
 use crate::support::{wait_asking, wait_for};
-
-/// What the pool's pointer config brings along at this moment.
-fn embedded_token(state: &Path, pool: &str) -> Option<String> {
-    let text = fs::read_to_string(state.join(format!("user-data/{pool}.ign"))).ok()?;
-    credential_in(text.as_bytes())
-}
 
 /// Fetches as Ignition does: what may heal is asked again, at first after 200 ms and at last every 5 s.
 /// Tells the answer that it ends with.

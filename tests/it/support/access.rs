@@ -34,6 +34,11 @@ pub(crate) fn credential(server: &Server, pool: &str) -> String {
     wait_for("a token in the pointer config", || credential_in(server.pointer(pool).as_bytes()))
 }
 
+/// `Bearer` and the token in a pool's pointer config at this moment.
+pub(crate) fn embedded_token(state: &Path, pool: &str) -> Option<String> {
+    credential_in(&fs::read(state.join(format!("user-data/{pool}.ign"))).ok()?)
+}
+
 /// The CAs that a pointer config trusts, PEM.
 pub(crate) fn trusted(pointer: &[u8]) -> Vec<u8> {
     let pointer: Value = serde_json::from_slice(pointer).expect("JSON");

@@ -208,6 +208,13 @@ impl Server {
         self.overview()["degraded"].to_string()
     }
 
+    /// Lines that the overview reports as degraded.
+    pub(crate) fn degraded_lines(&self) -> Vec<String> {
+        let overview = self.overview();
+        let lines = overview["degraded"].as_array().expect("a list").iter();
+        lines.map(|line| line.as_str().expect("words").to_owned()).collect()
+    }
+
     /// A machine with a name, as the overview shows it.
     pub(crate) fn named_machine(&self, name: &str) -> Value {
         let overview = self.overview();
