@@ -153,7 +153,6 @@ fn controllers_that_are_killed_leave_a_pool_that_names_a_config_that_is_there() 
     let site = RenderingCluster::new();
     site.machine_config("60-marker", "/etc/marker", "0");
     let server = site.server();
-    let lease = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/machine-config-server-controller";
     for round in 0..6 {
         let (first, second) = (site.start(&[]), site.start(&[]));
         wait_for("an active one", || (first.is_active() || second.is_active()).then_some(()));
@@ -173,7 +172,7 @@ fn controllers_that_are_killed_leave_a_pool_that_names_a_config_that_is_there() 
         drop((first, second));
         let named = site.named();
         assert!(named.is_none_or(|named| site.config(&named).is_some()));
-        site.cluster().delete(lease);
+        site.cluster().drop_lease();
     }
     let _last = site.start(&[]);
     is_served(&server, "worker", "5-9");

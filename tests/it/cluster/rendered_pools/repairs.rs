@@ -8,8 +8,6 @@ use crate::support::contract::{is_served, marker_soon};
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::wait_for;
 
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/machine-config-server-controller";
-
 impl RenderingCluster {
     /// Kills a controller and starts another one, which knows nothing.
     fn start_again(&self, controller: Controller) -> Controller {
@@ -19,7 +17,7 @@ impl RenderingCluster {
 
     fn kill(&self, controller: Controller) {
         drop(controller);
-        self.cluster().delete(LEASE);
+        self.cluster().drop_lease();
     }
 
     fn pause(&self, is_paused: bool) {

@@ -1,13 +1,13 @@
 //! An API server that is away or silent: machines boot, and changes arrive when it is back.
 
 use std::fs;
-use std::path::PathBuf;
 
 use serde_json::json;
 
 use super::{ServedCluster, healthy, machine_config, pointer, wait_for_readiness};
 use crate::support::contract::{is_served, marker, marker_soon};
 use crate::support::machine::Machine;
+use crate::support::manifests::files;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rendered::CONFIGS;
 use crate::support::server::Server;
@@ -46,8 +46,8 @@ fn machines_boot_without_the_api_server_and_changes_arrive_when_it_is_back() {
     wait_for_readiness(&second, |status, text| {
         status == 200 && text.contains("API server: unavailable")
     });
-    for file in walk(&cache) {
-        let text = fs::read_to_string(&file).expect("text");
+    for file in files(&cache) {
+        let text = fs::read_to_string(cache.join(&file)).expect("text");
         assert!(!text.contains("0123456789abcdef"), "the token is in {}", file.display());
     }
     // One without a cache has nothing to serve, and says that it will.
@@ -76,15 +76,6 @@ fn machines_boot_without_the_api_server_and_changes_arrive_when_it_is_back() {
 /// In seconds since 1970, 0 while what is served is in step with the cluster.
 fn stale_since(server: &Server) -> f64 {
     server.metric("mcs_source_stale_since_timestamp_seconds")
-}
-
-fn walk(directory: &std::path::Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(directory).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() { files.extend(walk(&path)) } else { files.push(path) }
-    }
-    files
 }
 
 #[test]
