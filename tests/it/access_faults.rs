@@ -1,22 +1,22 @@
 //! Tokens where the state directory is in a bad way, and the clock.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::access::{
-    assert_refused, credential, credential_in, enforcing, get, unknown, with_annotated_pool,
+    assert_refused, credential, embedded_token, enforcing, get, unknown, with_annotated_pool,
 };
 use crate::support::clock::follow_clock;
 use crate::support::command::{Said, Store};
 use crate::support::disk::Disk;
 use crate::support::http::Client;
 use crate::support::in_repository;
-use crate::support::manifests::{pool, write};
-use crate::support::server::{Server, binary};
+use crate::support::manifests::{copied_fixtures, pool, write};
+use crate::support::server::{Server, serving};
 use crate::support::{wait_asking, wait_for};
 
 /// A server on a state directory that stays, which enforces.
@@ -25,20 +25,13 @@ fn serve(state: &Path) -> Server {
 }
 
 fn command(manifests: &Path, state: &Path, mode: &str) -> Command {
-    let mut command = binary();
-    command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
-    command.args(["--host", "localhost", "--access", mode]);
+    let mut command = serving(manifests, state);
+    command.args(["--access", mode]);
     command
 }
 
 fn tls(server: &Server, state: &Path) -> Client {
     Client::tls(server.secure(), &fs::read(state.join("ca.crt")).expect("the CA"))
-}
-
-/// What the pointer config of workers brings along.
-fn embedded_token(state: &Path) -> Option<String> {
-    let text = fs::read_to_string(state.join("user-data/worker.ign")).ok()?;
-    credential_in(text.as_bytes())
 }
 
 fn tokens(state: &Path, arguments: &[&str]) -> Said {
@@ -47,12 +40,6 @@ fn tokens(state: &Path, arguments: &[&str]) -> Said {
 
 fn status(client: &Client, credential: Option<&str>) -> u16 {
     get(client, "worker", credential).status
-}
-
-fn degraded(server: &Server) -> Vec<String> {
-    let overview = server.overview();
-    let lines = overview["degraded"].as_array().expect("a list");
-    lines.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Unauthenticated clients get nothing on either port, whatever they bring.
@@ -70,7 +57,7 @@ fn assert_closed(server: &Server, state: &Path) {
 fn used() -> (TempDir, String) {
     let state = tempfile::tempdir().expect("a temporary folder");
     let server = serve(state.path()).until_ready();
-    let good = wait_for("a token", || embedded_token(state.path()));
+    let good = wait_for("a token", || embedded_token(state.path(), "worker"));
     drop(server);
     (state, good)
 }
@@ -80,7 +67,7 @@ fn a_read_only_state_directory_has_tokens_that_count() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let disk = Disk::mount(state.path(), 1024);
     drop(serve(state.path()).until_ready());
-    let good = wait_for("a token", || embedded_token(state.path()));
+    let good = wait_for("a token", || embedded_token(state.path(), "worker"));
     disk.remount("ro");
     let server = serve(state.path()).until_ready();
     assert_eq!(status(&tls(&server, state.path()), Some(&good)), 200);
@@ -98,7 +85,7 @@ fn a_full_disk_refuses_nobody_and_the_rotation_ends_when_there_is_room() {
     let _disk = Disk::mount(directory.path(), 1024);
     let state = directory.path().join("state");
     drop(serve(&state).until_ready());
-    let good = wait_for("a token", || embedded_token(&state));
+    let good = wait_for("a token", || embedded_token(&state, "worker"));
     tokens(&state, &["rotate"]).done();
     // Beside the state directory, where nothing tells that it is gone.
     let filler = directory.path().join("filler");
@@ -108,7 +95,7 @@ fn a_full_disk_refuses_nobody_and_the_rotation_ends_when_there_is_room() {
     assert_eq!(status(&tls(&server, &state), Some(&good)), 200);
     assert_closed(&server, &state);
     let reported = wait_for("it to be told", || {
-        degraded(&server).into_iter().find(|line| line.contains("access.json"))
+        server.degraded_lines().into_iter().find(|line| line.contains("access.json"))
     });
     assert!(
         reported.contains("No space left on device") && reported.lines().count() == 1,
@@ -118,9 +105,11 @@ fn a_full_disk_refuses_nobody_and_the_rotation_ends_when_there_is_room() {
     said.refused(&["access.json: No space left"]);
     assert!(said.output.is_empty(), "it is not shown");
     assert_eq!(said.error.lines().count(), 1, "{}", said.error);
-    assert_eq!(embedded_token(&state).as_ref(), Some(&good), "it carries what is accepted");
+    assert_eq!(embedded_token(&state, "worker"), Some(good.clone()), "it carries what is accepted");
     fs::remove_file(&filler).expect("a file");
-    let new = wait_for("the rotation to end", || embedded_token(&state).filter(|now| *now != good));
+    let new = wait_for("the rotation to end", || {
+        embedded_token(&state, "worker").filter(|now| *now != good)
+    });
     for credential in [&good, &new] {
         assert_eq!(status(&tls(&server, &state), Some(credential)), 200);
     }
@@ -134,14 +123,14 @@ fn a_full_disk_opens_no_pool_that_is_to_be_enforced() {
     let state = directory.path().join("state");
     let audited = command(&in_repository("ignition-fixtures"), &state, "audit");
     drop(Server::prepared(audited).until_ready());
-    let good = wait_for("a token", || embedded_token(&state));
+    let good = wait_for("a token", || embedded_token(&state, "worker"));
     // It ends when the disk is full.
     let _ = fs::write(directory.path().join("filler"), vec![0_u8; 2 << 20]);
     let server = serve(&state);
     assert_eq!(status(&tls(&server, &state), Some(&good)), 200);
     assert_closed(&server, &state);
     wait_for("it to be told", || {
-        degraded(&server).into_iter().find(|line| line.contains("No space left on device"))
+        server.degraded().contains("No space left on device").then_some(())
     });
 }
 
@@ -176,19 +165,17 @@ fn a_clock_that_was_ahead_holds_up_rotation_until_an_administrator_confirms_it()
         fs::write(&path, list.to_string()).expect("a writable folder");
     }
     let server = serve(directory.path()).until_ready();
-    let reported = |server: &Server| {
-        let reported = |line: &String| line.contains("made later than now");
-        degraded(server).iter().any(reported)
-    };
+    let reported = |server: &Server| server.degraded().contains("made later than now");
     wait_for("it to be told", || reported(&server).then_some(()));
     let Said { status: code, error, .. } = tokens(directory.path(), &["rotate"]);
     assert!(error.ends_with("check the clock, or use --force if it is right\n"), "{error}");
     assert_eq!((code, error.lines().count()), (1, 1), "{error}");
-    assert_eq!(embedded_token(directory.path()), Some(good.clone()));
+    assert_eq!(embedded_token(directory.path(), "worker"), Some(good.clone()));
 
     tokens(directory.path(), &["rotate", "--force"]).done();
-    let new =
-        wait_for("a new token", || embedded_token(directory.path()).filter(|now| *now != good));
+    let new = wait_for("a new token", || {
+        embedded_token(directory.path(), "worker").filter(|now| *now != good)
+    });
     wait_for("it to be told no more", || (!reported(&server)).then_some(()));
     for credential in [&good, &new] {
         assert_eq!(status(&tls(&server, directory.path()), Some(credential)), 200);
@@ -205,9 +192,7 @@ fn give_one_without_headers(server: &Server, state: &Path) {
     pointer["storage"] = serde_json::json!({"files": [{"path": "/etc/rack"}]});
     fs::write(state.join("user-data/old.ign"), pointer.to_string()).expect("a writable folder");
     wait_for("it to be told", || {
-        degraded(server)
-            .into_iter()
-            .find(|line| line.contains("the requests of its machines are refused: old"))
+        server.degraded().contains("the requests of its machines are refused: old").then_some(())
     });
 }
 
@@ -223,8 +208,7 @@ fn lists_that_are_lost_open_no_pool_after_a_restart() {
         fs::read_to_string(state.join("access.json")).ok()?.contains("worker").then_some(())
     });
     for is_all_lost in [false, true] {
-        server.terminate();
-        server.ended();
+        server.stop();
         if is_all_lost {
             for list in ["access.json", "tokens.json"] {
                 fs::remove_file(state.join(list)).expect("a file");
@@ -237,24 +221,14 @@ fn lists_that_are_lost_open_no_pool_after_a_restart() {
         assert_eq!(status(&tls(&server, state), Some(&good)), 200);
     }
     let line = "pool worker: it was or could have been enforced";
-    assert!(degraded(&server).iter().any(|it| it.contains(line)), "{:?}", degraded(&server));
-}
-
-/// A folder with a copy of the manifests, and where in it that is.
-fn copied_manifests() -> (TempDir, PathBuf) {
-    let top = tempfile::tempdir().expect("a temporary folder");
-    let manifests = top.path().join("manifests");
-    let mut copy = Command::new("cp");
-    copy.arg("-r").arg(in_repository("ignition-fixtures")).arg(&manifests);
-    assert!(copy.status().expect("cp").success());
-    (top, manifests)
+    assert!(server.degraded().contains(line), "{}", server.degraded());
 }
 
 #[test]
 fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() {
     let (directory, good) = used();
     let state = directory.path();
-    let (_top, manifests) = copied_manifests();
+    let (_top, manifests) = copied_fixtures();
     let mut server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
     let pinned = Disk::pin(&state.join("tokens.json"));
     write(&manifests, "new.json", pool("new", "rendered-worker"));
@@ -262,16 +236,14 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
         let reported = "pool new: it is unknown whether its pointer configs have tokens";
         let contested = "pool new: it was or could have been enforced";
         wait_for("it to be told", || {
-            let lines = degraded(&server);
-            let is_reported = |line: &String| line.contains(reported) || line.contains(contested);
-            lines.iter().any(is_reported).then_some(())
+            let degraded = server.degraded();
+            (degraded.contains(reported) || degraded.contains(contested)).then_some(())
         });
         assert!(state.join("user-data/new.ign").exists());
         assert_eq!(get(&tls(&server, state), "new", None).status, 503, "{start}");
         assert_eq!(status(&tls(&server, state), Some(&good)), 200);
         assert_refused(&get(&tls(&server, state), "worker", None));
-        server.terminate();
-        server.ended();
+        server.stop();
         server = Server::prepared(command(&manifests, state, "enforce"));
     }
     drop(pinned);
@@ -284,7 +256,7 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
 fn pools_that_are_missing_stay_enforced_and_come_back_so() {
     let (directory, good) = used();
     let state = directory.path();
-    let (top, manifests) = copied_manifests();
+    let (top, manifests) = copied_fixtures();
     let server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
     give_one_without_headers(&server, state);
     let client = tls(&server, state);
@@ -329,7 +301,7 @@ fn a_broken_file_opens_nothing_and_its_name_is_reported() {
         for (name, fault) in FAULTS {
             let reported = |server: &Server| {
                 let lines = wait_for(name, || {
-                    let lines = degraded(server);
+                    let lines = server.degraded_lines();
                     let lines: Vec<_> = lines.into_iter().filter(|it| it.contains(file)).collect();
                     (!lines.is_empty()).then_some(lines)
                 });
@@ -364,12 +336,10 @@ fn a_broken_file_opens_nothing_and_its_name_is_reported() {
             wait_for("it to be mended", || {
                 (status(&tls(&server, state), Some(&good)) == 200).then_some(())
             });
-            wait_for("it to be told no more", || {
-                degraded(&server).iter().all(|line| !line.contains(file)).then_some(())
-            });
+            wait_for("it to be told no more", || (!server.degraded().contains(file)).then_some(()));
         }
     }
-    assert_eq!(embedded_token(state), Some(good), "nothing was made anew");
+    assert_eq!(embedded_token(state, "worker"), Some(good), "nothing was made anew");
 }
 
 #[test]
@@ -421,7 +391,7 @@ fn a_clock_that_is_wrong_refuses_nobody_and_opens_nothing() {
         let server = Server::prepared(command).until_ready();
         if is_due {
             let new = wait_for("a new token", || {
-                embedded_token(state).filter(|now| !handed_out.contains(now))
+                embedded_token(state, "worker").filter(|now| !handed_out.contains(now))
             });
             handed_out.push(new);
         }

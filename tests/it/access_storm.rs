@@ -4,27 +4,21 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::access::{annotate, credential_in, get, with_annotated_pool};
+use crate::support::access::{annotate, embedded_token, get, with_annotated_pool};
 use crate::support::http::{Client, Response, loopback};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::random::Random;
-use crate::support::server::{Server, binary, free_ports};
+use crate::support::server::{Server, binary, free_ports, serving};
 use crate::support::stop::Stop;
 use crate::support::{wait_asking, wait_for};
-
-/// What the pool's pointer config brings along at this moment.
-fn embedded_token(state: &Path, pool: &str) -> Option<String> {
-    let text = fs::read_to_string(state.join(format!("user-data/{pool}.ign"))).ok()?;
-    credential_in(text.as_bytes())
-}
 
 /// Fetches as Ignition does: what may heal is asked again, at first after 200 ms and at last every 5 s.
 /// Tells the answer that it ends with.
@@ -214,11 +208,8 @@ struct Mortal {
 impl Mortal {
     fn start(&self) -> Child {
         let [secure, insecure, metrics] = self.ports;
-        let mut command: Command = binary();
-        command.arg("serve").arg(in_repository("ignition-fixtures"));
-        command.arg("--state-dir").arg(&self.state);
-        command.args(["--host", "localhost", "--access", "enforce"]);
-        command.args(["--listen-address", "127.0.0.1"]);
+        let mut command = serving(&in_repository("ignition-fixtures"), &self.state);
+        command.args(["--access", "enforce", "--listen-address", "127.0.0.1"]);
         command.args(["--secure-port", &secure.port().to_string()]);
         command.args(["--insecure-port", &insecure.port().to_string()]);
         command.args(["--metrics-address", &metrics.to_string()]);

@@ -4,14 +4,9 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-use crate::support::command::Said;
+use crate::support::command::{Said, run};
 use crate::support::in_repository;
 use crate::support::pair::Pair;
-use crate::support::server::binary;
-
-fn run(arguments: &[&str]) -> Said {
-    Said::by(binary().args(arguments))
-}
 
 /// What `validate` says of a directory that has to be refused.
 fn validated(directory: &Path) -> String {

@@ -11,7 +11,7 @@ use crate::support::http::{ACCEPT, Client, IGNITION, loopback};
 use crate::support::in_repository;
 use crate::support::manifests::{self, machine_config, write};
 use crate::support::pair::Pair;
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::wait_for;
 
 #[test]
@@ -135,17 +135,15 @@ fn a_machine_that_does_not_trust_the_certificate_is_reported() {
 fn the_reason_of_a_refusal_is_shown_to_administrators_alone() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let server = || {
-        let mut command = binary();
-        command.arg("serve").arg(in_repository("ignition-fixtures")).arg("--state-dir");
-        command.arg(state.path()).args(["--host", "localhost", "--access", "enforce"]);
-        command.args(["--allow-from", "worker=127.0.0.0/29"]);
+        let mut command = serving(&in_repository("ignition-fixtures"), state.path());
+        command.args(["--access", "enforce", "--allow-from", "worker=127.0.0.0/29"]);
         Server::prepared(command).until_ready()
     };
     let run = |arguments: &[&str]| {
         let said = state.path().run(&[&["tokens"], arguments].concat()).done();
         format!("Bearer {}", said.output.trim())
     };
-    let mut running = server();
+    let running = server();
     let add = |name, pool, until| run(&["add", name, "--pool", pool, "--until", until]);
     let (good, short) = (add("good", "worker", "never"), add("short", "worker", "2s"));
     let (other, revoked) = (add("other", "master", "never"), add("revoked", "worker", "never"));
@@ -179,8 +177,7 @@ fn the_reason_of_a_refusal_is_shown_to_administrators_alone() {
         }
     };
     reported(&running);
-    running.terminate();
-    running.ended();
+    running.stop();
     reported(&server());
 }
 

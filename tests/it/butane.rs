@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::last_good::is_stored;
 use crate::support::command::Said;
-use crate::support::contract::marker;
+use crate::support::contract::is_served;
 use crate::support::machine::Machine;
 use crate::support::manifests::{replace, with_files};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::wait_for;
 
 const EMPTY: &str = "variant: fcos\nversion: 1.5.0\n";
@@ -30,9 +30,7 @@ fn with_marker(text: &str) -> String {
 
 /// A server on a directory, which keeps its state in `state` beside it.
 fn serve(above: &Path, butane: &str) -> Server {
-    let mut command = binary();
-    let state = above.join("state");
-    command.arg("serve").arg(above.join("pools")).arg("--state-dir").arg(state);
+    let mut command = serving(&above.join("pools"), &above.join("state"));
     command.args(["--butane", butane]);
     Server::prepared(command)
 }
@@ -42,13 +40,6 @@ fn site(file: &str, text: &str) -> tempfile::TempDir {
     fs::create_dir(above.path().join("pools")).expect("a folder");
     replace(&above.path().join("pools"), file, text);
     above
-}
-
-#[track_caller]
-fn is_served(server: &Server, pool: &str, expected: &str) {
-    wait_for(&format!("{expected} from pool {pool}"), || {
-        (marker(server, pool).as_deref() == Ok(expected)).then_some(())
-    });
 }
 
 /// A command on the directory `pools`, with Butane.
@@ -84,7 +75,7 @@ fn a_machine_boots_into_what_a_butane_file_says() {
 fn a_file_that_butane_refuses_is_named_with_its_words_and_the_last_good_config_stays() {
     let above = site("edge.bu", &with_marker("good"));
     let pools = above.path().join("pools");
-    let mut server = serve(above.path(), &program()).until_ready();
+    let server = serve(above.path(), &program()).until_ready();
     let words = "Butane: error at $.storage.files.0.path, line 5 col 11: path not absolute";
     let refused = &*format!("edge.bu: {words}");
     replace(&pools, "edge.bu", with_marker("bad").replace("/etc/marker", "etc/marker"));
@@ -94,14 +85,12 @@ fn a_file_that_butane_refuses_is_named_with_its_words_and_the_last_good_config_s
     let public = server.plain().get("/readyz").text();
     assert!(public.contains("edge.bu: a part of it cannot be used"), "{public}");
     is_served(&server, "edge", "good");
-    server.terminate();
-    server.ended();
+    server.stop();
     // After a restart too, with and without the program.
     for butane in [&*program(), "off"] {
-        let mut server = serve(above.path(), butane);
+        let server = serve(above.path(), butane);
         is_served(&server, "edge", "good");
-        server.terminate();
-        server.ended();
+        server.stop();
     }
     let health = run(above.path(), &["health", "pools", "--state-dir", "state"]);
     assert!(health.status == 1 && health.text().contains(refused), "{health:?}");
@@ -186,13 +175,12 @@ fn the_variant_of_openshift_is_a_machine_config_of_the_files_pool() {
     ]);
     // It is stored as it was made, and read again without Butane.
     replace(&above.path().join("pools"), "edge.bu", openshift("edge"));
-    let mut server = serve(above.path(), &program()).until_ready();
+    let server = serve(above.path(), &program()).until_ready();
     let answer = |server: &Server| server.plain().get("/config/edge");
     let before = answer(&server);
     assert!(before.status == 200 && before.text().contains("site%3Dedge"), "{}", before.text());
     is_stored(&above.path().join("state"));
-    server.terminate();
-    server.ended();
+    server.stop();
     let server = serve(above.path(), "off");
     wait_for("the same config", || (answer(&server).body == before.body).then_some(()));
 }

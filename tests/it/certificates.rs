@@ -7,6 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::support::access;
 use crate::support::command::{Said, Store};
 use crate::support::contract::config;
 use crate::support::events::Events;
@@ -28,10 +29,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// The authorities that a pointer config trusts, PEM.
 fn trusted(pointer: &Path) -> Vec<u8> {
-    let config: Value =
-        serde_json::from_slice(&fs::read(pointer).expect("a pointer config")).expect("JSON");
-    let source = &config["ignition"]["security"]["tls"]["certificateAuthorities"][0];
-    crate::support::resource::bytes(source).expect("contents")
+    access::trusted(&fs::read(pointer).expect("a pointer config"))
 }
 
 fn serial(state: &Path) -> String {

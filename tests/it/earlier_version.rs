@@ -22,9 +22,9 @@ use time::{Duration, OffsetDateTime};
 use crate::support::access::{credential_in, get};
 use crate::support::command::Said;
 use crate::support::http::Client;
-use crate::support::manifests::write;
-use crate::support::server::{Server, binary, free_ports};
-use crate::support::{in_repository, wait_for};
+use crate::support::manifests::{copy_fixtures, write};
+use crate::support::server::{Server, binary, free_ports, serving};
+use crate::support::wait_for;
 
 const POOLS: [&str; 4] = ["edge", "master", "rack", "worker"];
 
@@ -39,9 +39,7 @@ fn token(number: u8) -> Token {
 /// The sample cluster with these machines, of which `held` and `approved` need an approval.
 fn manifests(machines: &[&str]) -> TempDir {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let from = in_repository("ignition-fixtures").join(".");
-    let copied = Command::new("cp").arg("-rL").arg(from).arg(directory.path()).status();
-    assert!(copied.expect("cp").success());
+    copy_fixtures(directory.path());
     for name in machines {
         let mut spec = json!({"pool": "worker"});
         if ["approved", "held"].contains(name) {
@@ -57,9 +55,8 @@ fn manifests(machines: &[&str]) -> TempDir {
 }
 
 fn serve(manifests: &Path, state: &Path) -> Command {
-    let mut command = binary();
-    command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
-    command.args(["--host", "localhost", "--access", "enforce"]);
+    let mut command = serving(manifests, state);
+    command.args(["--access", "enforce"]);
     command
 }
 
@@ -423,7 +420,7 @@ fn an_earlier_version_can_read_what_is_written_now() {
     let machines = ["fresh", "used", "armed", "approved", "removed"];
     let (manifests, directory) = (manifests(&machines), tempfile::tempdir().expect("a folder"));
     let state = directory.path().join("state");
-    let mut server = Server::prepared(serve(manifests.path(), &state)).until_ready();
+    let server = Server::prepared(serve(manifests.path(), &state)).until_ready();
     let pointer = |name: &str| state.join(format!("user-data/machines/{name}.ign"));
     wait_for("the pointer configs", || {
         machines.iter().all(|it| pointer(it).exists()).then_some(())
@@ -453,8 +450,7 @@ fn an_earlier_version_can_read_what_is_written_now() {
         let removed = record("removed");
         (removed.revoked.is_some() && !removed.earlier.is_empty()).then_some(())
     });
-    server.terminate();
-    server.ended();
+    server.stop();
 
     for name in machines {
         record(name);

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
@@ -425,7 +424,7 @@ pub(crate) fn cluster_with_a_file_of(bytes: usize) -> TempDir {
         manifest["apiVersion"] = json!("machineconfiguration.openshift.io/v1");
         manifest["kind"] = json!(kind);
         manifest["metadata"] = json!({"name": name});
-        write(&directory.path().join(format!("{name}.json")), &manifest.to_string());
+        manifests::write(directory.path(), &format!("{name}.json"), manifest);
     }
     fs::copy(in_repository("ignition-fixtures/kubeconfig.yaml"), directory.path().join("k.yaml"))
         .expect("the sample kubeconfig");
@@ -442,13 +441,8 @@ pub(crate) fn bootstrap_directory() -> TempDir {
             "ControllerConfig" => "controller-config",
             _ => continue,
         };
-        let path = base.path().join(directory).join(format!("{}.yaml", manifest.name()));
-        write(&path, &manifest.document.to_string());
+        let file = format!("{directory}/{}.yaml", manifest.name());
+        manifests::write(base.path(), &file, &manifest.document);
     }
     base
-}
-
-fn write(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().expect("a path in a folder")).expect("a folder");
-    fs::write(path, text).expect("a writable folder");
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::command::Said;
+use crate::support::command::run;
 use crate::support::manifests::{machine_config, pool, write};
-use crate::support::server::{Server, binary};
+use crate::support::server::Server;
 use crate::support::wait_for;
 
 const FIX: &str = "remove one of these references from the Ignition configs of the pools";
@@ -38,10 +38,6 @@ fn write_pool(directory: &Path, pool: &str, config: &Value) {
 /// Two pools of which the first fetches the second.
 fn chain() -> tempfile::TempDir {
     directory(&[("a", fetching("/config/b")), ("b", last())])
-}
-
-fn run(arguments: &[&str]) -> Said {
-    Said::by(binary().args(arguments))
 }
 
 fn path(directory: &tempfile::TempDir) -> &str {

@@ -6,14 +6,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::command::Said;
+use crate::support::command::{Said, run_in};
 use crate::support::manifests::{machine_config, pool, with_files, write};
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::{in_repository, wait_for};
-
-fn run(arguments: &[&str], directory: &Path) -> Said {
-    Said::by(binary().args(arguments).current_dir(directory))
-}
 
 /// A directory with one pool `worker` of a MachineConfig with this Ignition config.
 fn directory(config: &Value) -> tempfile::TempDir {
@@ -32,7 +28,7 @@ fn a_config_that_no_cluster_stores_is_reported_before_a_cluster_gets_it() {
     ] {
         let contents = "x".repeat(bytes);
         let directory = directory(&with_files(&[("/etc/large", &contents)]));
-        let said = run(&["validate", "."], directory.path()).done();
+        let said = run_in(&["validate", "."], directory.path()).done();
         assert_eq!(said.output.contains("warning: "), !warning.is_empty(), "{}", said.output);
         assert!(said.output.contains(warning), "{}", said.output);
         let is_refused = said.output.contains("stores at most 1572864");
@@ -57,7 +53,7 @@ fn spec_3_6_is_reported_for_a_release_that_cannot_read_it() {
             "spec": {},
         });
         write(directory.path(), "controller.json", config);
-        let said = run(&["validate", "."], directory.path()).done();
+        let said = run_in(&["validate", "."], directory.path()).done();
         let warning = "warning: MachineConfigPool worker: MachineConfig a has spec 3.6.0, which the machine config \
                        operator of OpenShift 4.22.3 cannot read";
         assert_eq!(said.output.contains(warning), is_reported, "{release}: {}", said.output);
@@ -71,10 +67,10 @@ fn a_unit_that_cannot_be_enabled_is_reported() {
     let config = json!({"ignition": {"version": "3.2.0"}, "systemd": {"units": [unit]}});
     let directory = directory(&config);
     let warning = "systemd.units[0].enabled: no effect: the unit has no [Install] section";
-    let said = run(&["validate", "."], directory.path()).done();
+    let said = run_in(&["validate", "."], directory.path()).done();
     assert!(said.output.contains(warning), "{}", said.output);
-    assert_eq!(run(&["validate", ".", "--strict"], directory.path()).status, 1);
-    let said = run(&["inspect", ".", "worker"], directory.path()).done();
+    assert_eq!(run_in(&["validate", ".", "--strict"], directory.path()).status, 1);
+    let said = run_in(&["inspect", ".", "worker"], directory.path()).done();
     assert!(said.text().contains(warning), "{}", said.text());
 }
 
@@ -93,7 +89,7 @@ fn an_extension_that_does_not_exist_is_refused_without_an_ignition_config_too() 
     for (extension, status) in [("usbguard", 0), ("usbgard", 1)] {
         config["spec"] = json!({"extensions": [extension]});
         write(directory.path(), "a.json", &config);
-        let said = run(&["validate", "."], directory.path());
+        let said = run_in(&["validate", "."], directory.path());
         assert_eq!(said.status, status, "{}", said.text());
         assert!(status == 0 || said.output.contains("usbgard"), "{}", said.output);
     }
@@ -106,21 +102,21 @@ fn a_group_of_commands_alone_lists_them() {
         ("tokens", "missing one of add, list, revoke, rotate"),
         ("cmp", "missing one of enroll"),
     ] {
-        run(&[group], Path::new("/")).refused(&[commands]);
+        run_in(&[group], Path::new("/")).refused(&[commands]);
     }
 }
 
 #[test]
 fn a_pool_that_is_nearly_one_is_named() {
     let directory = directory(&with_files(&[]));
-    let said = run(&["render", "wroker", "."], directory.path());
+    let said = run_in(&["render", "wroker", "."], directory.path());
     said.refused(&["no pool has the name wroker, did you mean worker?; known pools: worker"]);
 }
 
 #[test]
 fn a_command_that_finds_no_server_says_how_to_name_one() {
     let [free] = free_ports();
-    let said = run(&["machines", "--from", &free.to_string()], Path::new("/"));
+    let said = run_in(&["machines", "--from", &free.to_string()], Path::new("/"));
     said.refused(&[&format!("{free}: no server listens there"), "--from"]);
 }
 

@@ -14,9 +14,9 @@ use tempfile::TempDir;
 
 use crate::changes::{cluster, machine_config};
 use crate::last_good::is_stored;
-use crate::support::contract::{marker, marker_soon};
+use crate::support::contract::{is_served, marker, marker_soon};
 use crate::support::manifests::{self, pool, with_files, write};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, serving};
 use crate::support::stop::Stop;
 use crate::support::wait_for;
 
@@ -242,9 +242,7 @@ fn written_during_a_start(before: &Result<String, u16>, prepare: impl Fn(&Path, 
         let [manifests, state] = ["manifests", "state"].map(|name| top.path().join(name));
         put_other(&manifests, "other");
         prepare(&manifests, &state);
-        let mut command = binary();
-        command.arg("serve").arg(&manifests).arg("--state-dir").arg(&state);
-        command.args(["--host", "localhost"]);
+        let command = serving(&manifests, &state);
         let (begun_at, mut seen, mut more) = (Instant::now(), BTreeSet::new(), String::new());
         let mut file = begun(&manifests.join("a.yaml"));
         let write_more = || {
@@ -263,7 +261,7 @@ fn written_during_a_start(before: &Result<String, u16>, prepare: impl Fn(&Path, 
         append(&mut file, REST);
         drop(file);
         let whole = format!("half{more}{}", REST.trim_end());
-        wait_for("the whole", || (marker(&server, "worker").as_ref() == Ok(&whole)).then_some(()));
+        is_served(&server, "worker", &whole);
         let is_quick = longest < QUICK;
         assert!(!is_quick || seen == BTreeSet::from([before.clone()]), "{seen:?}");
         is_quick
@@ -297,10 +295,9 @@ fn a_file_that_is_written_during_a_restart_is_served_once_it_is_whole() {
     written_during_a_start(&Ok("one".to_owned()), |manifests, state| {
         write(manifests, "pool.yaml", pool("worker", "a"));
         write(manifests, "a.yaml", machine_config("a", "one"));
-        let mut server = Server::serve_with_state(manifests, state);
+        let server = Server::serve_with_state(manifests, state);
         assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
         is_stored(state);
-        server.terminate();
-        server.ended();
+        server.stop();
     });
 }

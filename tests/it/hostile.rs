@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use crate::faults::{cluster_with_a_file_of, cluster_with_a_large_config};
 use crate::support::http::{Client, Response, Stream, connect_from};
+use crate::support::manifests::copy_fixtures;
 use crate::support::server::Server;
 use crate::support::stopwatch::{Stopwatch, once_within};
-use crate::support::{contract, in_repository, wait_for};
+use crate::support::{contract, wait_for};
 
 const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const HEALTH: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -395,9 +396,7 @@ fn installers_find_a_machine_in_the_log() {
 #[test]
 fn unauthenticated_clients_read_what_is_degraded_and_administrators_why() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let sample = in_repository("ignition-fixtures");
-    let copied = Command::new("cp").arg("-r").arg(sample.join(".")).arg(directory.path()).status();
-    assert!(copied.expect("cp").success());
+    copy_fixtures(directory.path());
     let broken = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\n\
                   metadata: {name: broken}\nspec: {configuration: 17-is-secret}\n";
     let server = Server::serve(directory.path(), &[]);
@@ -426,9 +425,7 @@ fn other_processes_of_its_user_cannot_read_its_memory() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let (sample, binary) = (directory.path().join("sample"), directory.path().join("server"));
     fs::copy(env!("CARGO_BIN_EXE_machine-config-server"), &binary).expect("a copy");
-    let fixtures = in_repository("ignition-fixtures");
-    let copied = Command::new("cp").arg("-r").arg(fixtures).arg(&sample).status();
-    assert!(copied.expect("cp").success());
+    copy_fixtures(&sample);
     let state = directory.path().join("state");
     fs::create_dir(&state).expect("a folder");
     let owned =

@@ -4,17 +4,16 @@
 //! in [`crate::virtual_machine`].
 
 use std::fs;
-use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::command::Said;
+use crate::support::command::run_in;
 use crate::support::contract::{VERSIONS, config};
 use crate::support::http::Client;
 use crate::support::manifests::{self, with_files, write};
 use crate::support::resource;
-use crate::support::server::{Server, binary};
+use crate::support::server::Server;
 use crate::support::wait_for;
 
 const ROLE: &str = "machineconfiguration.openshift.io/role";
@@ -62,10 +61,6 @@ fn served(client: &Client, version: &str) -> [Value; 3] {
     ]
 }
 
-fn said(arguments: &[&str], directory: &Path) -> Said {
-    Said::by(binary().args(arguments).current_dir(directory))
-}
-
 #[test]
 fn ignition_gets_kernel_arguments_in_the_specs_that_have_them_and_files_have_them_in_the_others() {
     let directory = directory(Some("ignition"));
@@ -104,16 +99,16 @@ fn an_annotation_that_is_not_understood_is_reported_and_the_last_good_config_sta
     write(directory.path(), "pool.json", pool(Some("Ignition")));
     let reason = format!("{ANNOTATION}: \"Ignition\": expected machine-config-daemon or ignition");
     let of_pool = format!("MachineConfigPool worker: {reason}");
-    wait_for("the report", || server.page("/readyz").contains(&of_pool).then_some(()));
+    server.reported(&of_pool);
     assert_eq!(config(&server.plain(), "worker", "3.4.0").body, before);
-    let said = said(&["validate", "."], directory.path());
+    let said = run_in(&["validate", "."], directory.path());
     assert!(said.status == 1 && said.output.contains(&reason), "{said:?}");
     for arguments in [
         &["render", "worker", "."][..],
         &["render", "worker", ".", "--machine-config"],
         &["render", "worker", ".", "--machine-config", "--explain"],
     ] {
-        let said = self::said(arguments, directory.path());
+        let said = run_in(arguments, directory.path());
         assert!(said.status == 1 && said.error.contains(&reason), "{said:?}");
     }
 }
@@ -135,13 +130,13 @@ fn validate_says_which_kernel_arguments_a_pool_has_who_sets_them_and_when_nobody
     ] {
         let directory = directory(annotation);
         // None of it is a fault: a directory shows nothing of the daemon.
-        let said = said(&["validate", ".", "--strict"], directory.path());
+        let said = run_in(&["validate", ".", "--strict"], directory.path());
         assert_eq!(said.status, 0, "{said:?}");
         let said: Vec<_> = said.output.lines().skip(1).collect();
         assert_eq!(said, lines, "{annotation:?}");
     }
     let directory = directory(None);
-    let report = said(&["validate", ".", "--json"], directory.path()).json();
+    let report = run_in(&["validate", ".", "--json"], directory.path()).json();
     let arguments = json!(["console=tty0", "quiet", "quiet", r#"note="rack 12""#]);
     assert_eq!(
         report["pools"][0]["kernelArguments"],
@@ -154,7 +149,7 @@ fn validate_says_which_kernel_arguments_a_pool_has_who_sets_them_and_when_nobody
     let secret = fs::read_to_string(directory.path().join("60-site.json")).expect("a file");
     write(directory.path(), "60-site.json", secret.replace("quiet", "inst.sshpw=sesame"));
     for arguments in [&["validate", "."][..], &["validate", ".", "--json"]] {
-        let said = said(arguments, directory.path());
+        let said = run_in(arguments, directory.path());
         assert!(said.output.contains("inst.sshpw=(secret)"), "{said:?}");
         assert!(!said.output.contains("sesame"), "{said:?}");
     }
@@ -173,11 +168,11 @@ fn inspect_names_who_sets_the_kernel_arguments_by_a_server_and_of_files_alike() 
     ] {
         for from in [&url, "."] {
             let inspect = ["inspect", from, "worker", "--as", spec];
-            let said = said(&inspect, directory.path());
+            let said = run_in(&inspect, directory.path());
             let lines: Vec<_> = said.output.lines().collect();
             let at = lines.iter().position(|line| *line == all).expect(&said.output);
             assert_eq!(lines[at + 1], format!("Set by            {setter}"));
-            let page = self::said(&[&inspect[..], &["--json"]].concat(), directory.path()).json();
+            let page = run_in(&[&inspect[..], &["--json"]].concat(), directory.path()).json();
             let facts = &page["machine"]["facts"];
             let set_by = json!({key: facts["kernelArguments"]});
             assert_eq!(facts["kernelArgumentsSetBy"], set_by, "{page}");
@@ -201,7 +196,7 @@ fn the_annotation_has_no_effect_on_a_pool_that_names_its_config_and_that_is_repo
     );
     let readiness = server.page("/readyz");
     assert!(readiness.contains(&warning), "{readiness}");
-    let validate = |flags: &[&str]| said(&[&["validate", "."], flags].concat(), directory.path());
+    let validate = |flags: &[&str]| run_in(&[&["validate", "."], flags].concat(), directory.path());
     let lax = validate(&[]);
     assert_eq!(lax.status, 0, "{lax:?}");
     assert!(lax.output.contains(&format!("warning: {warning}")), "{lax:?}");

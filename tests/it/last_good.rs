@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 use crate::memory::pool_of_twenty;
 use crate::support::command::Said;
-use crate::support::contract::{SOON, config, marker};
+use crate::support::contract::{SOON, config, is_served, marker};
 use crate::support::manifests::{self, pool, replace, with_files, write_often};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::stopwatch::once_within;
 use crate::support::wait_for;
 
@@ -61,10 +61,7 @@ impl Served {
     }
 
     fn command(&self) -> Command {
-        let mut command = binary();
-        let state = self.directory.path().join("state");
-        command.arg("serve").arg(self.manifests()).arg("--state-dir").arg(state);
-        command
+        serving(&self.manifests(), &self.directory.path().join("state"))
     }
 
     fn start(&self) -> Server {
@@ -101,19 +98,6 @@ pub(crate) fn all_is_stored(state: &Path) {
     });
 }
 
-fn is_served(server: &Server, pool: &str, expected: &str) {
-    wait_for(&format!("{expected} from pool {pool}"), || {
-        (marker(server, pool).as_deref() == Ok(expected)).then_some(())
-    });
-}
-
-fn is_reported(server: &Server, what: &str) {
-    wait_for(&format!("readiness to say {what:?}"), || {
-        let text = server.page("/readyz");
-        text.contains(what).then_some(())
-    });
-}
-
 /// Restarts a server of `site` after `damage` has made one of its files say nothing. Pool `edge` is served as it was, pool
 /// `worker` as it is by then, and `reported` is reported. A config in the file is followed again once it is valid.
 fn restarts_with(site: &Served, file: &str, reported: &str, damage: impl FnOnce(&Path)) {
@@ -124,7 +108,7 @@ fn restarts_with(site: &Served, file: &str, reported: &str, damage: impl FnOnce(
     let server = site.start();
     is_served(&server, "edge", "edge-1");
     is_served(&server, "worker", "worker-2");
-    is_reported(&server, reported);
+    server.reported(reported);
     fs::remove_file(site.path(file)).expect("a file");
     if had_config {
         site.write(file, machine_config("50-edge", "edge", "edge-2"));
@@ -206,7 +190,7 @@ fn restarts_without_the_manifests(is_directory_there: bool) {
     let server = site.start();
     is_served(&server, "worker", "worker-1");
     is_served(&server, "edge", "edge-1");
-    is_reported(&server, "its directory is missing");
+    server.reported("its directory is missing");
     if is_directory_there {
         fs::remove_dir(site.manifests()).expect("an empty folder");
     }
@@ -233,27 +217,19 @@ fn a_server_of_another_directory_serves_that_one_alone() {
     let other = tempfile::tempdir().expect("a temporary folder");
     replace(other.path(), "pool.yaml", pool("infra", "i"));
     replace(other.path(), "i.yaml", machine_config("i", "infra", "infra-1"));
-    let mut command = binary();
     let state = site.directory.path().join("state");
-    command.arg("serve").arg(other.path()).arg("--state-dir").arg(state);
-    let mut server = Server::prepared(command).until_ready();
+    let server = Server::serve_with_state(other.path(), &state);
     is_served(&server, "infra", "infra-1");
     assert_ne!(server.plain().get("/config/worker").status, 200);
-    server.terminate();
-    server.ended();
+    server.stop();
     // A path is the same, wherever its link leads.
     let link = other.path().join("link");
     symlink(site.manifests(), &link).expect("a link");
-    let through_the_link = || {
-        let mut command = binary();
-        command.arg("serve").arg(&link).arg("--state-dir").arg(other.path().join("state"));
-        Server::prepared(command)
-    };
-    let mut server = through_the_link().until_ready();
+    let through_the_link = || Server::prepared(serving(&link, &other.path().join("state")));
+    let server = through_the_link().until_ready();
     is_served(&server, "worker", "worker-1");
     is_stored(&other.path().join("state"));
-    server.terminate();
-    server.ended();
+    server.stop();
     fs::remove_file(&link).expect("a link");
     symlink("/nowhere", &link).expect("a link");
     is_served(&through_the_link(), "worker", "worker-1");
@@ -280,9 +256,7 @@ fn a_restart_without_a_change_answers_for_a_pool_before_all_is_read() {
         let all = format!("pools={}", POOLS + 2);
         wait_for("all to be read", || server.log().contains(&all).then_some(()));
         all_is_stored(&site.directory.path().join("state"));
-        let mut server = server;
-        server.terminate();
-        server.ended();
+        server.stop();
         is_early
     };
     assert!((0..ATTEMPTS).any(is_early), "no pool was answered for before all");
@@ -305,7 +279,7 @@ fn a_first_start_with_a_broken_file_serves_all_pools_that_it_cannot_concern() {
     let server = site.start();
     is_served(&server, "worker", "worker-1");
     assert_eq!(marker(&server, "edge"), Err(503));
-    is_reported(&server, "c.yaml cannot be read and may have a part of its config");
+    server.reported("c.yaml cannot be read and may have a part of its config");
     // Whatever else changes.
     site.write("a.yaml", machine_config("a", "worker", "worker-2"));
     is_served(&server, "worker", "worker-2");
@@ -314,7 +288,7 @@ fn a_first_start_with_a_broken_file_serves_all_pools_that_it_cannot_concern() {
     is_served(&server, "edge", "edge-2");
     // What is served stays when another one comes.
     site.write("d.yaml", "kind: MachineConfig\nx: [");
-    is_reported(&server, "d.yaml");
+    server.reported("d.yaml");
     is_served(&server, "edge", "edge-2");
 }
 

@@ -87,7 +87,7 @@ impl<S: MachineSite> Held<S> {
         self.approve(&server, "worker", &credential);
         let (server, pool, credential) = change(&self, server, credential);
         self.waits(&server, pool, &credential);
-        stop(server);
+        server.stop();
         let server = self.site.serve();
         self.waits(&server, pool, &credential);
         self.approve(&server, pool, &credential);
@@ -101,11 +101,6 @@ fn spec(pool: &str) -> Value {
 /// The spec of a machine whose networks are named.
 fn narrowed() -> Value {
     json!({"pool": "worker", "approval": "required", "addresses": ["127.0.0.0/8"]})
-}
-
-fn stop(mut server: Server) {
-    server.terminate();
-    server.ended();
 }
 
 /// The present time, as an annotation has it.
@@ -148,10 +143,10 @@ pub(crate) fn an_approval_ends_when_the_object_is_made_again<S: MachineSite>() {
 
 pub(crate) fn an_approval_ends_when_the_object_changes_while_no_server_runs<S: MachineSite>() {
     Held::<S>::new().approval_ends_when(|held, server, credential| {
-        stop(server);
+        server.stop();
         let server = held.site.serve();
         held.has_status(&server, "worker", &credential, 200);
-        stop(server);
+        server.stop();
         held.put(&narrowed());
         (held.site.serve(), "worker", credential)
     });
@@ -176,7 +171,7 @@ pub(crate) fn an_object_that_is_made_again_with_its_approval_waits_for_a_later_o
     held.site.put(&approved);
     let credential = held.site.credential("rack-7");
     held.waits(&server, "worker", &credential);
-    stop(server);
+    server.stop();
     let server = held.site.serve();
     held.waits(&server, "worker", &credential);
     approved["metadata"]["annotations"] = json!({APPROVED: now()});

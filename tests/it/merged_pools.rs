@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::command::Said;
+use crate::support::command::run_in;
 use crate::support::contract::{SOON, config, served, served_soon};
 use crate::support::machine::Machine;
 use crate::support::manifests::{self, with_files, write};
-use crate::support::server::{Server, binary};
+use crate::support::server::Server;
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
 
@@ -43,10 +43,6 @@ fn directory() -> TempDir {
     write(directory.path(), "base.json", base);
     write(directory.path(), "site.json", machine_config("99-site", &[("/etc/motd", "Hello")]));
     directory
-}
-
-fn run(arguments: &[&str], directory: &Path) -> Said {
-    Said::by(binary().args(arguments).current_dir(directory))
 }
 
 #[test]
@@ -239,7 +235,7 @@ fn machine_configs_are_selected_by_their_labels_also_when_they_are_named_as_rend
 fn said_of_lost(config: &Value) -> Vec<String> {
     let directory = directory();
     write(directory.path(), "lost.json", config);
-    let said = run(&["validate", ".", "--strict"], directory.path());
+    let said = run_in(&["validate", ".", "--strict"], directory.path());
     let lines = said.output.lines().filter(|line| line.contains("rendered-lost"));
     lines.map(str::to_owned).collect()
 }
@@ -269,12 +265,12 @@ fn a_machine_config_that_a_render_controller_signed_is_not_reported() {
 #[test]
 fn a_directory_is_judged_before_it_is_served() {
     let directory = directory();
-    let good = run(&["validate", "."], directory.path());
+    let good = run_in(&["validate", "."], directory.path());
     assert!(good.status == 0, "{good:?}");
     assert!(good.output.starts_with("pool worker: OK, serves rendered-worker-"), "{good:?}");
 
     write(directory.path(), "edge.bu", "variant: fcos\nversion: 1.5.0\n");
-    let bad = run(&["validate", ".", "--json", "--butane", "off"], directory.path());
+    let bad = run_in(&["validate", ".", "--json", "--butane", "off"], directory.path());
     assert_eq!(bad.status, 1);
     let report = bad.json();
     assert_eq!(report["isValid"], false);
@@ -283,8 +279,8 @@ fn a_directory_is_judged_before_it_is_served() {
 
     let unknown = machine_config("99-site", &[]).replace("\"storage\"", "\"stoarge\"");
     write(directory.path(), "site.json", unknown);
-    assert!(run(&["validate", "."], directory.path()).status == 0, "it has no effect");
-    let strict = run(&["validate", ".", "--strict"], directory.path());
+    assert!(run_in(&["validate", "."], directory.path()).status == 0, "it has no effect");
+    let strict = run_in(&["validate", ".", "--strict"], directory.path());
     assert_eq!(strict.status, 1);
     assert!(strict.output.contains("warning: ./site.json: "), "{strict:?}");
 
@@ -297,19 +293,19 @@ fn a_directory_is_judged_before_it_is_served() {
         ("worker.ign", plain.to_string().replace("path", "paht"), "warning: ./worker.ign: "),
     ] {
         write(directory.path(), file, contents);
-        let strict = run(&["validate", ".", "--strict"], directory.path());
+        let strict = run_in(&["validate", ".", "--strict"], directory.path());
         assert!(strict.status != 0 && strict.output.contains(warning), "{strict:?}");
         fs::remove_file(directory.path().join(file)).expect("a file");
     }
     write(directory.path(), "edge.bu", "variant: fcos\nversion: 1.5.0\n");
     write(directory.path(), "edge.ign", with_files(&[("/etc/site", "one")]));
-    assert!(run(&["validate", ".", "--strict"], directory.path()).status == 0, "converted");
+    assert!(run_in(&["validate", ".", "--strict"], directory.path()).status == 0, "converted");
     write(directory.path(), "worker.ign", with_files(&[("/etc/site", "one")]));
-    assert!(run(&["validate", ".", "--strict"], directory.path()).status == 0, "it is merged");
+    assert!(run_in(&["validate", ".", "--strict"], directory.path()).status == 0, "it is merged");
     let mut named = manifests::pool("edge", "50-motd");
     write(directory.path(), "edge.yaml", &named);
     write(directory.path(), "edge.ign", with_files(&[("/etc/site", "one")]));
-    let unused = run(&["validate", ".", "--strict"], directory.path());
+    let unused = run_in(&["validate", ".", "--strict"], directory.path());
     let warning =
         "warning: ./edge.ign: is not in any config: MachineConfigPool edge names a configuration";
     assert!(unused.output.contains(warning), "{unused:?}");
@@ -318,11 +314,11 @@ fn a_directory_is_judged_before_it_is_served() {
     named["metadata"]["annotations"] =
         json!({"machine-config-server.io/approval": "x".repeat(2000)});
     write(directory.path(), "edge.yaml", named);
-    let misspelt = run(&["validate", "."], directory.path());
+    let misspelt = run_in(&["validate", "."], directory.path());
     assert!(misspelt.output.contains("x\": expected off or required"), "{misspelt:?}");
 
     let empty = tempfile::tempdir().expect("a temporary folder");
-    let nothing = run(&["validate", "."], empty.path());
+    let nothing = run_in(&["validate", "."], empty.path());
     assert_eq!(nothing.status, 1);
     assert!(nothing.output.contains("no MachineConfigPool found"), "{nothing:?}");
 }
@@ -331,25 +327,25 @@ fn a_directory_is_judged_before_it_is_served() {
 fn a_name_with_capitals_is_merged_in_the_render_controllers_order_and_reported() {
     let directory = directory();
     write(directory.path(), "a.json", machine_config("A-a", &[("/etc/motd", "Capital")]));
-    let printed = run(&["render", "worker", ".", "--machine-config"], directory.path());
+    let printed = run_in(&["render", "worker", ".", "--machine-config"], directory.path());
     let merged = printed.json();
     let files = merged["spec"]["config"]["storage"]["files"].as_array().expect("files");
     let motd = files.iter().find(|file| file["path"] == "/etc/motd").expect("a file");
     assert_eq!(motd["contents"]["source"], "data:,Capital");
-    let judged = run(&["validate", "."], directory.path());
+    let judged = run_in(&["validate", "."], directory.path());
     assert!(judged.status == 0 && judged.output.contains("has capitals"), "{judged:?}");
 }
 
 #[test]
 fn a_merged_machine_config_is_printed_and_explained() {
     let directory = directory();
-    let printed = run(&["render", "worker", ".", "--machine-config"], directory.path());
+    let printed = run_in(&["render", "worker", ".", "--machine-config"], directory.path());
     let config = printed.json();
     assert_eq!(config["kind"], "MachineConfig");
     assert_eq!(config["spec"]["config"]["storage"]["files"].as_array().map(Vec::len), Some(2));
 
     let explained =
-        run(&["render", "worker", ".", "--machine-config", "--explain"], directory.path());
+        run_in(&["render", "worker", ".", "--machine-config", "--explain"], directory.path());
     let lines = explained.output;
     let line = |path: &str| {
         let found = lines.lines().find(|line| line.contains(path));
@@ -360,13 +356,13 @@ fn a_merged_machine_config_is_printed_and_explained() {
     // What no machine boots from is printed too, and told.
     let conflict = machine_config("99-site", &[("/etc/motd/today", "x")]);
     write(directory.path(), "site.json", conflict.replace("\"contents\":", "\"unknown\":"));
-    let conflict = run(&["render", "worker", ".", "--machine-config"], directory.path());
+    let conflict = run_in(&["render", "worker", ".", "--machine-config"], directory.path());
     assert!(conflict.status == 0 && conflict.error.contains("99-site"), "{conflict:?}");
     assert!(conflict.output.contains("/etc/motd/today"), "{conflict:?}");
-    let refused = run(&["render", "worker", "."], directory.path());
+    let refused = run_in(&["render", "worker", "."], directory.path());
     assert!(refused.status != 0 && refused.error.contains("99-site"), "{refused:?}");
 
-    let nobody = run(&["render", "nobody", ".", "--machine-config"], directory.path());
+    let nobody = run_in(&["render", "nobody", ".", "--machine-config"], directory.path());
     assert_eq!(nobody.status, 1);
 }
 
@@ -376,7 +372,7 @@ fn two_directories_are_compared_pool_by_pool() {
     let (before, after) = (before.path(), after.path());
     let inspect = |after: &Path| {
         let after = after.display().to_string();
-        run(&["inspect", ".", "--diff", &after], before)
+        run_in(&["inspect", ".", "--diff", &after], before)
     };
     let same = inspect(after);
     assert!(same.status == 0 && same.output.contains("make the same machine"), "{same:?}");

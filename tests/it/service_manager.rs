@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::command::Said;
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::{DEADLINE, in_repository, wait_for};
 
 /// A service manager's end of the socket.
@@ -36,9 +36,8 @@ impl Manager {
 }
 
 fn serve(state: &Path, socket: &str) -> Command {
-    let mut command = binary();
-    command.arg("serve").arg(in_repository("ignition-fixtures")).arg("--state-dir").arg(state);
-    command.args(["--host", "localhost"]).env("NOTIFY_SOCKET", socket);
+    let mut command = serving(&in_repository("ignition-fixtures"), state);
+    command.env("NOTIFY_SOCKET", socket);
     command
 }
 

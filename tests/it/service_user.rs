@@ -170,9 +170,7 @@ fn manifests_beside_a_folder_that_the_user_cannot_read_are_served_also_after_a_r
     fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("chmod");
     for _ in 0..2 {
         let server = service.start(&[]);
-        wait_for("the folder to be reported", || {
-            server.page("/readyz").contains("lost+found: cannot be listed").then_some(())
-        });
+        server.reported("lost+found: cannot be listed");
         assert_eq!(server.plain().get("/config/worker").status, 200);
     }
 }

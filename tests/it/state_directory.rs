@@ -9,7 +9,8 @@ use tempfile::TempDir;
 
 use crate::support::contract::config;
 use crate::support::in_repository;
-use crate::support::server::{Server, binary, limited_output};
+use crate::support::manifests::copied_fixtures;
+use crate::support::server::{Server, binary, limited_output, serving};
 use crate::support::wait_for;
 
 /// `serve` on free ports.
@@ -58,10 +59,9 @@ fn within(manifests: &Path, arguments: &[&str]) -> Command {
 /// Serves once with a request, once more, and checks the manifests.
 fn assert_apart(manifests: &Path) {
     let serve = || Server::prepared(within(manifests, &["serve", "."])).until_ready();
-    let mut server = serve();
+    let server = serve();
     assert_eq!(config(&server.plain(), "worker", "3.4.0").status, 200);
-    server.terminate();
-    server.ended();
+    server.stop();
     assert!(manifests.join("certs/ledger.json").is_file());
     let server = serve();
     assert_eq!(config(&server.plain(), "worker", "3.4.0").status, 200);
@@ -72,25 +72,15 @@ fn assert_apart(manifests: &Path) {
     }
 }
 
-/// A copy of the sample cluster.
-fn copied_manifests() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let manifests = directory.path().join("manifests");
-    let from = in_repository("ignition-fixtures");
-    let copied = Command::new("cp").arg("-rL").args([&from, &manifests]).status();
-    assert!(copied.expect("cp").success());
-    (directory, manifests)
-}
-
 #[test]
 fn a_state_directory_among_the_manifests_is_none_of_them() {
-    let (_directory, manifests) = copied_manifests();
+    let (_directory, manifests) = copied_fixtures();
     assert_apart(&manifests);
 }
 
 #[test]
 fn a_state_directory_behind_a_link_among_the_manifests_is_none_of_them() {
-    let (directory, manifests) = copied_manifests();
+    let (directory, manifests) = copied_fixtures();
     let elsewhere = directory.path().join("elsewhere");
     fs::create_dir(&elsewhere).expect("a new folder");
     symlink(elsewhere, manifests.join("certs")).expect("a link");
@@ -138,9 +128,8 @@ fn files_with_tokens_that_all_users_can_read_are_reported_and_made_private_by_th
     let directory = tempfile::tempdir().expect("a temporary folder");
     let (manifests, state) = (in_repository("ignition-fixtures"), directory.path().join("state"));
     let serve_enforced = || {
-        let mut command = binary();
-        command.arg("serve").arg(&manifests).arg("--state-dir").arg(&state);
-        command.args(["--host", "localhost", "--access", "enforce"]);
+        let mut command = serving(&manifests, &state);
+        command.args(["--access", "enforce"]);
         Server::prepared(command)
     };
     let files = ["tokens.json", "access.json"].map(|name| state.join(name));

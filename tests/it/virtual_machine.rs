@@ -228,9 +228,7 @@ fn a_machine_waits_for_an_unavailable_server() {
     const AWAY: Duration = Duration::from_secs(30);
     let site = ReportingPool::new();
     let [at] = free_ports();
-    let mut server = site.serve(at, &[]);
-    server.terminate();
-    server.ended();
+    site.serve(at, &[]).stop();
     // A client that calls meanwhile is heard, and gets nothing.
     let nobody = TcpListener::bind(at).expect("the server's port");
     nobody.set_nonblocking(true).expect("a socket");

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::conformance::data;
-use crate::support::command::Said;
+use crate::support::command::{Said, run};
 use crate::support::manifests::{self, files, write, yaml_documents};
-use crate::support::server::{Server, binary};
+use crate::support::server::Server;
 use crate::support::{in_repository, wait_for};
 
 /// The four kinds of it, each where it is.
@@ -48,10 +48,6 @@ fn manifests() -> TempDir {
     write(directory.path(), "config.json", machine_config());
     write(directory.path(), "pool.json", pool("v2"));
     directory
-}
-
-fn run(arguments: &[&str]) -> Said {
-    Said::by(binary().args(arguments))
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::support::access::{
 use crate::support::command::Said;
 use crate::support::http::Client;
 use crate::support::in_repository;
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::{wait_asking, wait_for};
 
 #[test]
@@ -75,9 +75,8 @@ fn enforcing_waits_for_pointer_configs_that_lack_a_token() {
     old["storage"] = json!({"files": [{"path": "/etc/rack"}]});
     let path = state.path().join("user-data/rack-7.ign");
     fs::write(&path, old.to_string()).expect("a writable folder");
-    let mut command = binary();
-    command.arg("serve").arg(&sample).arg("--state-dir").arg(state.path());
-    command.args(["--host", "localhost", "--access", "enforce"]);
+    let mut command = serving(&sample, state.path());
+    command.args(["--access", "enforce"]);
     let server = Server::prepared(command).until_ready();
     let state_client =
         Client::tls(server.secure(), &fs::read(state.path().join("ca.crt")).expect("CA"));
@@ -135,11 +134,9 @@ fn a_pointer_config_of_ours_in_an_older_spec_is_lifted() {
 fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
     let state = tempfile::tempdir().expect("a temporary folder");
     for start in 0..4 {
-        let mut command = binary();
-        command.arg("serve").arg(in_repository("ignition-fixtures"));
-        command.arg("--state-dir").arg(state.path());
-        command.args(["--host", "localhost", "--access", "enforce"]);
-        let mut server = Server::prepared(command);
+        let mut command = serving(&in_repository("ignition-fixtures"), state.path());
+        command.args(["--access", "enforce"]);
+        let server = Server::prepared(command);
         let mut seen = BTreeSet::new();
         wait_for("it to be ready", || {
             seen.insert(get(&server.plain(), "worker", None).status);
@@ -147,15 +144,12 @@ fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
         });
         assert!(seen.is_subset(&[401, 503].into()), "start {start}: {seen:?}");
         // What is broken is never taken for nothing.
-        server.terminate();
-        server.ended();
+        server.stop();
         if start == 2 {
             fs::write(state.path().join("access.json"), "{\"tokens\": [")
                 .expect("a writable folder");
-            let mut command = binary();
-            command.arg("serve").arg(in_repository("ignition-fixtures"));
-            command.arg("--state-dir").arg(state.path());
-            command.args(["--host", "localhost", "--access", "enforce"]);
+            let mut command = serving(&in_repository("ignition-fixtures"), state.path());
+            command.args(["--access", "enforce"]);
             let server = Server::prepared(command).until_ready();
             assert_eq!(get(&server.plain(), "worker", None).status, 503);
             let degraded = server.degraded();

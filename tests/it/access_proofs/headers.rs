@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::support::access::{credential, enforcing, get, unknown};
 use crate::support::http::{Client, Response, loopback};
 use crate::support::in_repository;
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::wait_for;
 
 /// The answer to a head that is written as it is.
@@ -98,14 +98,8 @@ fn nearly(good: &str) -> Vec<String> {
 #[test]
 fn no_token_is_in_the_log_nor_on_any_page() {
     let state = tempfile::tempdir().expect("a temporary folder");
-    let mut command = binary();
-    command
-        .arg("serve")
-        .args(["--v", "8"])
-        .arg(in_repository("ignition-fixtures"))
-        .arg("--state-dir")
-        .arg(state.path());
-    command.args(["--host", "localhost", "--access", "enforce"]);
+    let mut command = serving(&in_repository("ignition-fixtures"), state.path());
+    command.args(["--v", "8", "--access", "enforce"]);
     let server = Server::prepared(command).until_ready();
     let path = state.path().join("user-data/worker.ign");
     let text = fs::read_to_string(&path).expect("a pointer config");

@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use crate::support::access::{credential, enforcing, get};
 use crate::support::http::{Client, loopback};
 use crate::support::meanwhile::{Meanwhile, meanwhile};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, serving};
 use crate::support::wait_for;
 use crate::support::{in_repository, manifests};
 
@@ -269,11 +269,9 @@ fn flags_that_belong_together_are_asked_for_in_one_line() {
     let path = issuer.path();
     let path = path.to_str().expect("text");
     let refused = |flags: &[&str]| {
-        let mut command = binary();
         let state = issuer.directory.path().join("state");
-        command.arg("serve").arg(in_repository("ignition-fixtures"));
-        command.arg("--state-dir").arg(state).args(flags);
-        let output = command.output().expect("the built binary");
+        let mut command = serving(&in_repository("ignition-fixtures"), &state);
+        let output = command.args(flags).output().expect("the built binary");
         assert!(!output.status.success(), "{flags:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };

@@ -1,7 +1,6 @@
 //! Certificates of our own issuers, which cert-manager asks for.
 
 use std::fs;
-use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -13,7 +12,7 @@ use time::format_description::well_known::Rfc3339;
 use super::site::{GROUP, IssuingCluster, issuers, of_cluster};
 use crate::support::cert_manager::{Approver, collection, condition, make, until, value};
 use crate::support::cluster::NAMESPACE;
-use crate::support::openssl::openssl;
+use crate::support::openssl::{openssl, verify};
 use crate::support::wait_for;
 
 /// The policy that the requests below keep to.
@@ -37,20 +36,7 @@ fn is_self_signed(certificate: &Certificate) -> bool {
 
 /// Whether OpenSSL takes a chain, trusting this root alone.
 fn verifies(chain: &[Certificate], root: &Certificate) -> bool {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let write = |name: &str, certificates: &[Certificate]| {
-        let text: String = certificates.iter().map(Certificate::to_pem).collect();
-        fs::write(directory.path().join(name), text).expect("a writable folder");
-    };
-    write("leaf", &chain[..1]);
-    write("others", &chain[1..]);
-    write("root", std::slice::from_ref(root));
-    let mut verify = Command::new("openssl");
-    verify.args(["verify", "-x509_strict", "-CAfile", "root"]);
-    if chain.len() > 1 {
-        verify.args(["-untrusted", "others"]);
-    }
-    let output = verify.arg("leaf").current_dir(&directory).output().expect("openssl");
+    let output = verify(&["-x509_strict"], chain, std::slice::from_ref(root));
     println!("{}", String::from_utf8_lossy(&output.stderr));
     output.status.success()
 }

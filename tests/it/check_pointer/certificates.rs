@@ -112,10 +112,7 @@ fn a_clock_that_is_far_off_is_judged_by() {
 #[test]
 fn the_real_ignition_gives_up_where_a_ca_is_faulty() {
     let served = Served::start();
-    let whole = {
-        let mut config = served.config();
-        pem(&mut config)
-    };
+    let whole = pem(&served.config());
     let hash = format!("sha512-{}", "0".repeat(128));
     let faults: [&dyn Fn(&mut Value); 4] = [
         &|config| set_pem(config, &format!("{whole}\n")),

@@ -14,6 +14,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::access::trusted;
 use crate::support::command::{Said, Store};
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
@@ -142,10 +143,8 @@ fn ca(config: &mut Value) -> &mut Value {
     &mut config["ignition"]["security"]["tls"]["certificateAuthorities"][0]
 }
 
-fn pem(config: &mut Value) -> String {
-    let source = ca(config)["source"].as_str().expect("a source");
-    let (_, encoded) = source.split_once("base64,").expect("a data URL in base64");
-    String::from_utf8(BASE64.decode(encoded).expect("base64")).expect("PEM")
+fn pem(config: &Value) -> String {
+    String::from_utf8(trusted(config.to_string().as_bytes())).expect("PEM")
 }
 
 fn set_pem(config: &mut Value, pem: &str) {

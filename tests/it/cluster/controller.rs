@@ -26,6 +26,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::access::trusted;
 use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::command::{Said, Store};
 use crate::support::logged::Logged;
@@ -218,13 +219,6 @@ fn pointer(site: &ControlledCluster, server: &Server) -> String {
     let text = String::from_utf8(site.user_data("worker-user-data-managed")).expect("text");
     let port = server.secure().port().to_string();
     text.replace(":22623/", &format!(":{port}/"))
-}
-
-/// The authorities that user data trusts, PEM.
-fn trusted(user_data: &[u8]) -> Vec<u8> {
-    let config: Value = serde_json::from_slice(user_data).expect("JSON");
-    let entries = &config["ignition"]["security"]["tls"]["certificateAuthorities"];
-    crate::support::resource::bytes(&entries[0]).expect("contents")
 }
 
 /// A config that a machine set's user data may be, with one authority.

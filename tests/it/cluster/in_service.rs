@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::server::ServedCluster;
 use crate::support::cluster::{ACCOUNT, Cluster, NAMESPACE, kustomized};
 use crate::support::command::Store;
-use crate::support::contract::marker;
+use crate::support::contract::{is_served, marker};
 use crate::support::http::{Client, Response};
 use crate::support::pair::Pair;
 use crate::support::server::{Server, free_ports};
@@ -55,7 +55,7 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
     }
 
     let server = site.start(&["--pair-secret", SECRET]);
-    wait_for("the pool", || (marker(&server, "worker") == Ok("one".to_owned())).then_some(()));
+    is_served(&server, "worker", "one");
     // The pool is served before all is read.
     wait_for("the certificate alone to be missing", || {
         (in_service(&server) == (503, "serving certificate: failed\n".to_owned())).then_some(())
@@ -97,10 +97,7 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
     for file in files {
         fs::remove_file(file).expect("a file");
     }
-    wait_for("the missing files to be told", || {
-        let text = server.metrics().get("/readyz").body;
-        String::from_utf8(text).expect("text").contains("serving certificate: ").then_some(())
-    });
+    server.reported("serving certificate: ");
     assert_eq!(is_shown(&server, &mounted), Some(()), "{}", server.log());
     assert_eq!(in_service(&server).0, 200, "machines boot");
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::server::ServedCluster;
 use crate::registry_auth::{CREDENTIAL, Followed, credentials, served};
 use crate::support::cluster::{ACCOUNT, Cluster, NAMESPACE, overlay};
+use crate::support::manifests::files;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rendered::POOLS;
 use crate::support::wait_for;
@@ -72,12 +73,9 @@ impl ServedCluster {
 
 /// Whether a text is in any file of a folder.
 fn holds(directory: &Path, text: &str) -> bool {
-    fs::read_dir(directory).expect("a folder").any(|entry| {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            return holds(&path, text);
-        }
-        String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).contains(text)
+    files(directory).iter().any(|file| {
+        let bytes = fs::read(directory.join(file)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).contains(text)
     })
 }
 

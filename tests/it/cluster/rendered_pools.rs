@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::controller::{Controller, started};
 use super::server;
 use crate::support::cluster::{Cluster, controller_config, overlay};
-use crate::support::contract::{marker, marker_soon};
+use crate::support::contract::{is_served, marker, marker_soon};
 use crate::support::in_repository;
 use crate::support::manifests::{self, with_files};
 use crate::support::rendered::{CONFIGS, POOLS};
@@ -97,11 +97,6 @@ fn machine_config(name: &str, path: &str, contents: &str) -> Value {
     config
 }
 
-/// Waits until the pool's marker is as expected.
-fn until_served(server: &Server, pool: &str, expected: &str) {
-    wait_for(expected, || (marker(server, pool).as_deref() == Ok(expected)).then_some(()));
-}
-
 fn told(controller: &Controller, what: &str) -> (u16, String) {
     wait_for(what, || Some(controller.readiness()).filter(|(_, lines)| lines.contains(what)))
 }
@@ -119,7 +114,7 @@ fn a_pool_of_machine_configs_is_rendered_and_served_and_followed() {
     site.machine_config("60-marker", "/etc/marker", "one");
     let controller = site.start(&[]);
     let server = site.server();
-    wait_for("the first one", || (marker(&server, "worker").as_deref() == Ok("one")).then_some(()));
+    is_served(&server, "worker", "one");
     let first = site.named().expect("a rendered MachineConfig");
     let rendered = site.config(&first).expect("it is there");
     let metadata = &rendered["metadata"];

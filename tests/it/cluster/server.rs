@@ -116,13 +116,6 @@ fn wait_for_readiness(server: &Server, what: impl Fn(u16, &str) -> bool) {
     wait_for("readiness", || Some(server.readiness()).filter(|(s, text)| what(*s, text)));
 }
 
-/// Waits until a line about `what` is there, and returns it. There may be others: the API server
-/// prepares a kind's storage in its own time, and a watch tells of that.
-fn reported(server: &Server, what: &str) -> String {
-    let line = |text: &str| text.lines().find(|line| line.contains(what)).map(str::to_owned);
-    wait_for(&format!("readiness to tell of {what}"), || line(&server.readiness().1))
-}
-
 /// Waits until nothing is told any more, but that unauthenticated clients can read the token that machines join
 /// with: these pools are not enforced.
 fn healthy(server: &Server) {

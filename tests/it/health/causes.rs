@@ -1,21 +1,19 @@
 //! The causes that `health` knows, each made to happen.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
-use std::thread;
 
 use serde_json::json;
 
+use super::hostile::http;
 use super::{assert_named, copied_state, findings, health, health_from, health_of, sound};
 use crate::faults::bootstrap_directory;
 use crate::support::clock::set_clock;
 use crate::support::command::Store;
 use crate::support::disk::Disk;
-use crate::support::http::{Client, IGNITION, loopback};
+use crate::support::http::{Client, IGNITION, answering, loopback};
 use crate::support::manifests::{machine_config, replace, with_files, write};
 use crate::support::pair::Pair;
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, serving};
 use crate::support::{enter_own_network, in_repository, wait_for};
 
 #[test]
@@ -44,9 +42,7 @@ fn a_server_that_shows_another_certificate_than_the_directory_has_is_named() {
     let (copy, address) = (copied_state(&server), server.secure());
     drop(server);
     let other = tempfile::tempdir().expect("a temporary folder");
-    let mut command = binary();
-    command.arg("serve").arg(manifests.path()).arg("--state-dir").arg(other.path().join("state"));
-    command.args(["--host", "localhost"]);
+    let command = serving(manifests.path(), &other.path().join("state"));
     let other = Server::prepared_at(command, address).until_ready();
     let directory = manifests.path().display().to_string();
     let state = copy.path().join("state").display().to_string();
@@ -89,10 +85,8 @@ fn a_serving_certificate_that_has_expired_is_named_once() {
     // By the files, as `serve` has made them long ago.
     let manifests = sound();
     let state = directory.path().join("state");
-    let mut command = binary();
+    let mut command = serving(manifests.path(), &state);
     set_clock(&mut command, "@2010-01-01 00:00:00");
-    command.arg("serve").arg(manifests.path()).arg("--state-dir").arg(&state);
-    command.args(["--host", "localhost"]);
     drop(Server::prepared(command).until_ready());
     let (manifests, state) = (manifests.path().display().to_string(), state.display().to_string());
     let said = health(&[&manifests, "--state-dir", &state, "--json"]);
@@ -104,10 +98,8 @@ fn a_serving_certificate_that_has_expired_is_named_once() {
 fn a_server_whose_clock_is_wrong_is_named() {
     let manifests = sound();
     let state = tempfile::tempdir().expect("a temporary folder");
-    let mut command = binary();
+    let mut command = serving(manifests.path(), state.path());
     set_clock(&mut command, "+2h");
-    command.arg("serve").arg(manifests.path()).arg("--state-dir").arg(state.path());
-    command.args(["--host", "localhost"]);
     let server = Server::prepared(command).until_ready();
     let said = health_from(&server);
     assert_named(&said, "error", "its clock shows", "set the wrong one");
@@ -220,23 +212,10 @@ fn a_machine_that_has_its_config_and_never_joins_is_named() {
     let now = time::OffsetDateTime::now_utc();
     let now = now.format(&time::format_description::well_known::Rfc3339).expect("a time");
     let overview = json!({"at": now, "not_ready": [], "degraded": [], "machines": [machine]});
-    let said = health(&["--from", &answering(&overview.to_string()), "--json"]);
+    let from = answering(move |_| http("200 OK", &overview.to_string())).to_string();
+    let said = health(&["--from", &from, "--json"]);
     assert_named(&said, "error", "no Node has this address yet", "kubectl get csr");
     assert_eq!(said.json()["checked"]["machines"], 1);
-}
-
-/// A server of a cluster, which answers each request with this overview.
-fn answering(body: &str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address").to_string();
-    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let _ = stream.read(&mut [0; 4096]);
-            let _ = stream.write_all(answer.as_bytes());
-        }
-    });
-    address
 }
 
 #[test]
@@ -245,10 +224,7 @@ fn a_full_disk_is_named_with_what_cannot_be_stored() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let _disk = Disk::mount(directory.path(), 1024);
     let state = directory.path().join("state");
-    let mut command = binary();
-    command.arg("serve").arg(manifests.path()).arg("--state-dir").arg(&state);
-    command.args(["--host", "localhost"]);
-    let server = Server::prepared(command).until_ready();
+    let server = Server::serve_with_state(manifests.path(), &state);
     // It ends when the disk is full.
     let _ = fs::write(directory.path().join("filler"), vec![0_u8; 2 << 20]);
     let text = "a".repeat(10_000);

@@ -1,38 +1,22 @@
 //! Places and servers that hang, send garbage, or are of another version or another user.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::{assert_named, health, sound};
 use crate::support::command::Said;
-use crate::support::http::{IGNITION, loopback};
+use crate::support::http::{IGNITION, answering, loopback};
 use crate::support::in_repository;
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::Stopwatch;
 
-/// A server that answers each connection with these bytes.
-fn answering(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address").to_string();
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut head = [0; 4096];
-            let read = stream.read(&mut head).unwrap_or_default();
-            let _ = stream.write_all(&answer(&String::from_utf8_lossy(&head[..read])));
-        }
-    });
-    address
-}
-
-fn http(status: &str, body: &str) -> Vec<u8> {
+pub(super) fn http(status: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
@@ -47,7 +31,7 @@ fn garbage_is_one_finding_whatever_it_is() {
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "too large, or cut short"),
     ] {
         let bytes = bytes.to_vec();
-        let from = answering(move |_| bytes.clone());
+        let from = answering(move |_| bytes.clone()).to_string();
         let said = health(&["--from", &from]);
         assert_eq!((said.status, &*said.error), (1, ""), "{said:?}");
         assert_eq!(said.output.lines().count(), 3, "{words}: {}", said.output);
@@ -63,6 +47,7 @@ fn a_server_without_an_overview_is_judged_by_its_readiness() {
             let is_ready = head.starts_with("GET /readyz ");
             if is_ready { http(status, body) } else { http("404 Not Found", "") }
         })
+        .to_string()
     };
     let from = ready("pool worker: MachineConfig a not found\n", "503 Service Unavailable");
     let said = health(&["--from", &from, "--json"]);
@@ -72,7 +57,8 @@ fn a_server_without_an_overview_is_judged_by_its_readiness() {
     let said = health(&["--from", &ready("", "200 OK"), "--json"]);
     assert_named(&said, "warning", "has no /api/v1/overview", "update the server");
     assert_eq!(said.status, 0, "{said:?}");
-    let said = health(&["--from", &answering(|_| http("404 Not Found", "")), "--json"]);
+    let from = answering(|_| http("404 Not Found", "")).to_string();
+    let said = health(&["--from", &from, "--json"]);
     assert_named(&said, "error", "is not a server of this program", "check which program listens");
     // The port for machines has the same lines without reasons.
     let manifests = sound();

@@ -1,10 +1,8 @@
 //! The cause that keeps a machine from coming up, each made to happen.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
-use std::thread;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -14,10 +12,11 @@ use super::{SOON, Said, assert_cause, empty, fixtures, inspect, pointer, url};
 use crate::support::book;
 use crate::support::clock::set_clock;
 use crate::support::command::Store;
+use crate::support::http::answering;
 use crate::support::in_repository;
 use crate::support::manifests::machine_config;
 use crate::support::pair::Pair;
-use crate::support::server::{Server, binary, free_ports};
+use crate::support::server::{Server, binary, free_ports, serving};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
 
@@ -54,7 +53,11 @@ fn a_request_is_the_one_that_ignition_makes() {
         ),
         ("3.4", "application/vnd.coreos.ignition+json;version=3.4.0, */*;q=0.1", "Ignition/2.15.0"),
     ] {
-        let (address, heads) = answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+        let (sender, heads) = mpsc::channel();
+        let address = answering(move |head| {
+            let _ = sender.send(head.to_owned());
+            b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()
+        });
         assert_cause(&[&format!("http://{address}"), "worker", "--as", spec], "given-up", "404");
         let head = heads.recv().expect("a request").to_lowercase();
         assert!(head.starts_with("get /config/worker http/1.1\r\n"), "{head}");
@@ -65,26 +68,6 @@ fn a_request_is_the_one_that_ignition_makes() {
         );
         assert!(head.contains("\r\naccept-encoding: identity\r\n"), "{head}");
     }
-}
-
-/// A server that answers each connection with these bytes, and tells what it was asked.
-fn answering(bytes: &'static [u8]) -> (SocketAddr, mpsc::Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    let (sender, heads) = mpsc::channel();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let sender = sender.clone();
-            thread::spawn(move || {
-                let mut head = [0; 4096];
-                let read = stream.read(&mut head).unwrap_or_default();
-                let _ = sender.send(String::from_utf8_lossy(&head[..read]).into_owned());
-                let _ = stream.write_all(bytes);
-            });
-        }
-    });
-    (address, heads)
 }
 
 #[test]
@@ -118,9 +101,9 @@ fn what_the_machines_spec_cannot_express_is_named() {
         assert_eq!(inspect(&[&place, "worker", "--as", "3.3"]).status, 0);
     }
     // One that was kept, for a machine that is too old for it, by any other server.
-    let (address, _heads) = answering(
-        b"HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"ignition\":{\"version\":\"3.4.0\"}}\n\n",
-    );
+    let kept =
+        b"HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"ignition\":{\"version\":\"3.4.0\"}}\n\n";
+    let address = answering(move |_| kept.to_vec());
     let arguments = [&format!("http://{address}")[..], "p", "--as", "3.2"];
     assert_cause(&arguments, "not-in-spec", "spec 3.2.0; it is served in 3.4.0");
     assert!(
@@ -197,9 +180,8 @@ fn the_way_from_a_server_whose_clock_is_ahead_ends_at_its_clock() {
     let (pools, state) = (directory.path().join("pools"), directory.path().join("state"));
     fs::create_dir(&pools).expect("a folder");
     fs::write(pools.join("edge.ign"), r#"{"ignition": {"version": "3.4.0"}}"#).expect("it");
-    let mut command = binary();
+    let mut command = serving(&pools, &state);
     set_clock(&mut command, "+48h");
-    command.arg("serve").arg(&pools).arg("--state-dir").arg(&state).args(["--host", "localhost"]);
     let server = Server::prepared(command).until_ready();
     // Of two clocks alone, nobody can say which is wrong.
     let ca = state.join("ca.crt").display().to_string();
@@ -278,7 +260,7 @@ fn a_server_that_is_down_is_named() {
 
 #[test]
 fn access_that_is_refused_is_named() {
-    let (address, _heads) = answering(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
+    let address = answering(|_| b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n".to_vec());
     let words = "the server's access rules refuse the machine: status 401";
     assert_cause(&[&format!("http://{address}"), "worker"], "access-refused", words);
 
@@ -315,10 +297,10 @@ fn what_is_no_server_of_configs_is_reported() {
         (b"", "no-answer"),
     ];
     for (bytes, label) in garbage {
-        let (address, _heads) = answering(bytes);
+        let address = answering(move |_| bytes.to_vec());
         assert_cause(&[&format!("http://{address}"), "worker"], label, "");
     }
-    let (address, _heads) = answering(b"no TLS here\r\n");
+    let address = answering(|_| b"no TLS here\r\n".to_vec());
     assert_cause(
         &[&format!("https://{address}"), "worker"],
         "no-tls",
@@ -330,24 +312,24 @@ fn what_is_no_server_of_configs_is_reported() {
 fn a_server_is_judged_by_status_and_code_and_not_by_its_words() {
     // A server that sends no code may choose these words for anything.
     let texts = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 43\r\n\r\npool worker: there is no pool of this name\n";
-    let (address, _heads) = answering(texts);
+    let address = answering(move |_| texts.to_vec());
     assert_cause(&[&format!("http://{address}"), "worker"], "not-now", "503: there is no pool");
     let coded = b"HTTP/1.1 503 Service Unavailable\r\nMachine-Config-Server-Refusal: no-config-yet\r\nContent-Length: 4\r\n\r\nwait";
-    let (address, _heads) = answering(coded);
+    let address = answering(move |_| coded.to_vec());
     assert_cause(&[&format!("http://{address}"), "worker"], "no-config-yet", "config yet: wait");
     // One that serves a config which leads back to itself.
     let own = json!({"source": "https://mcs.example.com:22623/config/worker"});
     let own = json!({"ignition": {"version": "3.4.0", "config": {"merge": [own]}}}).to_string();
     let served = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{own}", own.len());
-    let (address, _heads) = answering(served.leak().as_bytes());
+    let address = answering(move |_| served.clone().into_bytes());
     let words = "worker fetches worker";
     assert_cause(&[&format!("http://{address}"), "worker"], "fetches-forever", words);
     // What the reference server answers for a pool that it does not know.
     let reference = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
-    let (address, _heads) = answering(reference);
+    let address = answering(move |_| reference.to_vec());
     assert_cause(&[&format!("http://{address}"), "worker"], "not-now", "500");
     // TLS, and an alert in it.
-    let (address, _heads) = answering(b"\x15\x03\x03\x00\x02\x02\x28");
+    let address = answering(|_| b"\x15\x03\x03\x00\x02\x02\x28".to_vec());
     assert_cause(&[&format!("https://{address}"), "worker"], "no-answer", "received fatal alert");
 }
 

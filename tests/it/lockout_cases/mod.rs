@@ -27,7 +27,8 @@ use time::OffsetDateTime;
 use crate::support::clock::set_clock;
 use crate::support::command::{Said, Store};
 use crate::support::machine::Machine;
-use crate::support::server::{Server, binary};
+use crate::support::openssl::verify;
+use crate::support::server::{Server, serving};
 use crate::support::{go, in_repository, wait_for};
 
 /// A state directory.
@@ -103,10 +104,8 @@ impl Place {
     }
 
     fn serve_command(&self, flags: &[&str]) -> Command {
-        let mut command = binary();
-        command.arg("serve").arg(in_repository("ignition-fixtures"));
-        command.arg("--state-dir").arg(self.state());
-        command.args(["--host", "localhost"]).args(flags);
+        let mut command = serving(&in_repository("ignition-fixtures"), &self.state());
+        command.args(flags);
         command
     }
 
@@ -177,26 +176,14 @@ fn accepted(chain: &[Certificate], holder: &TrustHolder, at: OffsetDateTime) -> 
 }
 
 fn openssl_verify(chain: &[Certificate], holder: &TrustHolder, at: OffsetDateTime) -> Output {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let write = |name: &str, certificates: &[Certificate]| {
-        let pem: String = certificates.iter().map(Certificate::to_pem).collect();
-        let path = directory.path().join(name);
-        fs::write(&path, pem).expect("a writable folder");
-        path
-    };
-    let mut command = Command::new("openssl");
-    command.args(["verify", "-purpose", "sslserver", "-attime", &at.unix_timestamp().to_string()]);
-    for host in &holder.hosts {
-        match host {
-            Host::Name(name) => command.args(["-verify_hostname", name]),
-            Host::Address(address) => command.args(["-verify_ip", &address.to_string()]),
-        };
-    }
+    let time = at.unix_timestamp().to_string();
+    let mut flags = ["-purpose", "sslserver", "-attime", &time].map(str::to_owned).to_vec();
+    flags.extend(holder.hosts.iter().flat_map(|host| match host {
+        Host::Name(name) => ["-verify_hostname".to_owned(), name.clone()],
+        Host::Address(address) => ["-verify_ip".to_owned(), address.to_string()],
+    }));
     let valid: Vec<_> = holder.trusted.iter().filter(|ca| ca.is_valid_at(at)).cloned().collect();
-    command.arg("-CAfile").arg(write("trusted.pem", &valid));
-    command.arg("-untrusted").arg(write("chain.pem", chain));
-    command.arg(write("leaf.pem", chain.get(..1).unwrap_or_default()));
-    command.output().expect("openssl")
+    verify(&flags, chain, &valid)
 }
 
 /// Boots a machine with the real Ignition, from whichever port the server has by now.

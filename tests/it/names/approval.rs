@@ -13,7 +13,7 @@ use crate::support::command::{Said, Store};
 use crate::support::http::{Client, IGNITION, Response, connect_from, loopback};
 use crate::support::machine::Machine;
 use crate::support::manifests::{first_boot_machine, pool};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::wait_for;
 
 const APPROVAL: &str = "machine-config-server.io/approval";
@@ -216,9 +216,7 @@ fn annotations_approve_and_take_it_back_and_what_is_not_understood_is_named() {
     );
     until_served(&one, "worker");
     assert_held(&get(&other, "worker", None));
-    wait_for("the fault", || {
-        server.page("/readyz").contains("approved.machine-config-server.io/127.0.0.3").then_some(())
-    });
+    server.reported("approved.machine-config-server.io/127.0.0.3");
     // What was approved too long ago, or by a clock that is far ahead, is not.
     for time in ["2026-01-01T00:00:00Z", "9999-01-01T00:00:00Z"] {
         put_pool(&site, "worker", &json!({APPROVAL: "required", key("127.0.0.3"): time}));
@@ -243,16 +241,10 @@ fn annotations_approve_and_take_it_back_and_what_is_not_understood_is_named() {
 
 /// A server whose clock is set.
 fn serve_at(site: &MachinesDirectory, clock: &str, flags: &[&str]) -> Server {
-    let mut command = binary();
-    command.arg("serve").arg(site.manifests()).arg("--state-dir").arg(site.state());
-    command.args(["--host", "localhost"]).args(flags);
+    let mut command = serving(&site.manifests(), &site.state());
+    command.args(flags);
     set_clock(&mut command, clock);
     Server::prepared(command).until_ready()
-}
-
-fn stop(mut server: Server) {
-    server.terminate();
-    server.ended();
 }
 
 #[test]
@@ -272,7 +264,7 @@ fn an_approval_outlasts_a_restart_and_no_clock_opens_it_again() {
     for client in clients(&server) {
         assert_eq!(get(&client, "worker", None).status, 200);
     }
-    stop(server);
+    server.stop();
     // An hour later both have ended, and after that the clock is right again, or behind.
     for clock in ["+2h", "+0s", "-30s"] {
         let server = serve_at(&site, clock, &[]);
@@ -280,7 +272,7 @@ fn an_approval_outlasts_a_restart_and_no_clock_opens_it_again() {
             assert_held(&get(&client, "worker", None));
         }
         assert!(!site.state().join("approvals/worker=127.0.0.2").exists());
-        stop(server);
+        server.stop();
     }
     let server = site.serve(&[]);
     approve(&site, &server, &["127.0.0.3", "--pool", "worker"]).done();
@@ -385,9 +377,7 @@ fn an_end_that_cannot_be_read_or_stored_approves_nothing_again() {
     until_served(&server.plain(), "worker");
     assert_eq!(fs::read_to_string(&path).expect("a file"), "{");
     fs::write(site.state().join("approvals/worker=127.0.0.5"), "yes").expect("a file");
-    wait_for("the fault", || {
-        server.page("/readyz").contains("worker=127.0.0.5: expected the time").then_some(())
-    });
+    server.reported("worker=127.0.0.5: expected the time");
 }
 
 /// Waits until the machine of a credential is held for its approval.
@@ -452,7 +442,7 @@ fn an_approval_while_no_server_runs_is_for_the_object_that_the_last_one_has_seen
     let server = site.serve(&["--access", "enforce"]);
     let [changed, same] = ["rack-7", "rack-8"].map(|name| site.credential(name));
     until_pending(&site.tls(&server), "worker", &changed);
-    stop(server);
+    server.stop();
     for name in ["rack-7", "rack-8"] {
         site.machines(&["approve", name]).done();
     }

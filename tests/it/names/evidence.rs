@@ -16,7 +16,7 @@ use crate::support::access::get;
 use crate::support::clock::follow_all_clocks;
 use crate::support::contract::SOON;
 use crate::support::manifests::{first_boot_machine, write_often};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, serving};
 use crate::support::stopwatch::once_within;
 use crate::support::wait_for;
 
@@ -40,15 +40,11 @@ fn with_known_machine() -> (MachinesDirectory, Server, String) {
 
 /// Serves, and does not wait until all is well.
 fn serve(site: &MachinesDirectory, manifests: &Path) -> Server {
-    let mut command = binary();
-    command.arg("serve").arg(manifests).arg("--state-dir").arg(site.state());
-    command.args(["--host", "localhost"]);
-    Server::prepared(command)
+    Server::prepared(serving(manifests, &site.state()))
 }
 
-fn restart(site: &MachinesDirectory, mut server: Server, manifests: &Path) -> Server {
-    server.terminate();
-    server.ended();
+fn restart(site: &MachinesDirectory, server: Server, manifests: &Path) -> Server {
+    server.stop();
     serve(site, manifests)
 }
 
@@ -67,24 +63,17 @@ fn assert_is_only_refused(site: &MachinesDirectory, server: &Server, credential:
     assert_eq!(refused, 503);
 }
 
-fn is_reported(server: &Server, what: &str) {
-    wait_for(&format!("readiness to say {what:?}"), || {
-        let text = server.page("/readyz");
-        text.contains(what).then_some(())
-    });
-}
-
 /// Does something to the manifest of `n` that removes nothing, and later undoes it.
 fn is_only_missing(cause: &str, lose: impl Fn(&Path), restore: impl Fn(&Path)) {
     let (site, server, credential) = with_known_machine();
     let path = site.manifests().join("n.json");
     lose(&path);
     assert_is_only_refused(&site, &server, &credential);
-    is_reported(&server, cause);
+    server.reported(cause);
     // Also after a restart, and its pool is served all the time.
     let server = restart(&site, server, &site.manifests());
     assert_is_only_refused(&site, &server, &credential);
-    is_reported(&server, cause);
+    server.reported(cause);
     assert_eq!(get(&site.tls(&server), "worker", None).status, 200, "its pool is open");
     restore(&path);
     answered(&site, &server, &credential, 200);
@@ -194,7 +183,7 @@ fn a_mount_that_hangs_keeps_no_pool_from_being_served_and_revokes_nothing() {
     assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 200);
     let server = restart(&site, server, &site.manifests());
     answered(&site, &server, &credential, 503);
-    is_reported(&server, "not read within 2 s");
+    server.reported("not read within 2 s");
     assert_eq!(get(&site.tls(&server), "worker", None).status, 200, "its pool is open");
     drop(mount);
     answered(&site, &server, &credential, 200);
@@ -210,7 +199,7 @@ fn the_wrong_directory_revokes_nothing_though_it_has_a_machine_too() {
     fs::write(wrong.join("other.json"), text("other")).expect("a writable folder");
     let server = restart(&site, server, &wrong);
     assert_is_only_refused(&site, &server, &credential);
-    is_reported(&server, "possibly in the wrong directory of manifests");
+    server.reported("possibly in the wrong directory of manifests");
     let server = restart(&site, server, &site.manifests());
     answered(&site, &server, &credential, 200);
 }
@@ -223,9 +212,7 @@ fn a_machine_that_is_removed_alone_is_revoked_and_has_its_token_back_with_its_ob
     site.put_machine("n", &json!({"pool": "worker"}));
     answered(&site, &server, &credential, 200);
     // The same while no server runs.
-    let mut server = server;
-    server.terminate();
-    server.ended();
+    server.stop();
     site.remove("n");
     let server = serve(&site, &site.manifests());
     answered(&site, &server, &credential, 401);
@@ -259,7 +246,7 @@ fn machines_that_are_lost_at_once_are_missing_until_a_command_removes_them() {
         site.remove(name);
     }
     answered(&site, &server, &credentials[0], 503);
-    is_reported(&server, "removed with most machines");
+    server.reported("removed with most machines");
     let manifests = site.manifests().display().to_string();
     let remove = || site.machines(&["remove", "n", "--manifests", &manifests]);
     assert!(remove().done().output.contains("n: its token is revoked for good"));
@@ -278,9 +265,7 @@ fn machines_that_are_lost_at_once_are_missing_until_a_command_removes_them() {
 /// Serves with clocks that follow a file.
 fn serve_with_clocks(site: &MachinesDirectory, manifests: &Path) -> Server {
     fs::write(clocks(site), "+0s").expect("a writable folder");
-    let mut command = binary();
-    command.arg("serve").arg(manifests).arg("--state-dir").arg(site.state());
-    command.args(["--host", "localhost"]);
+    let mut command = serving(manifests, &site.state());
     follow_all_clocks(&mut command, &clocks(site));
     Server::prepared(command)
 }
@@ -299,7 +284,7 @@ fn an_unchanged_hour_confirms_that_most_machines_were_removed_and_until_then_the
     for name in ["n", "second"] {
         site.remove(name);
     }
-    is_reported(&server, "removed with most machines");
+    server.reported("removed with most machines");
     after("+3500s");
     answered(&site, &server, &credentials[0], 503);
     site.put_machine("second", &json!({"pool": "worker"}));
@@ -330,11 +315,9 @@ fn an_hour_without_a_machine_that_was_never_seen_revokes_its_token() {
     let wrong = site.directory.path().join("wrong");
     fs::create_dir(&wrong).expect("a folder");
     fs::write(wrong.join("other.json"), text("other")).expect("a writable folder");
-    let mut server = server;
-    server.terminate();
-    server.ended();
+    server.stop();
     let server = serve_with_clocks(&site, &wrong);
-    is_reported(&server, "possibly in the wrong directory of manifests");
+    server.reported("possibly in the wrong directory of manifests");
     fs::write(clocks(&site), "+3500s").expect("a writable folder");
     answered(&site, &server, &credential, 503);
     fs::write(clocks(&site), "+3700s").expect("a writable folder");
@@ -344,11 +327,10 @@ fn an_hour_without_a_machine_that_was_never_seen_revokes_its_token() {
 #[test]
 fn a_machine_is_removed_for_good_while_no_server_runs() {
     let site = with_machines();
-    let mut server = site.serve(&[]);
+    let server = site.serve(&[]);
     let credential = site.credential("n");
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
-    server.terminate();
-    server.ended();
+    server.stop();
     let manifests = site.manifests().display().to_string();
     let remove = |name| site.machines(&["remove", name, "--manifests", &manifests]);
     fs::rename(site.manifests().join("n.json"), site.manifests().join("machine-n.yaml"))

@@ -51,9 +51,7 @@ fn opens_nothing(spec: &Value, reason: &str) {
         (server.named_machine("later")["token"] == "armed").then_some(())
     });
     assert_refused(&get(&site.tls(&server).from(loopback(16)), "worker", Some(&credential)));
-    wait_for("the fault to be reported", || {
-        server.page("/readyz").contains(&expected).then_some(())
-    });
+    server.reported(&expected);
     Said::by(binary().arg("validate").arg(site.manifests())).refused(&[&expected]);
 }
 
@@ -85,10 +83,7 @@ fn a_machine_of_another_namespace_with_the_same_name_gets_nothing() {
     let mut other = first_boot_machine("n", &json!({"pool": "infra"}));
     other["metadata"]["namespace"] = "elsewhere".into();
     site.put("z-other", &other);
-    wait_for("the fault to be told", || {
-        let told = server.page("/readyz");
-        told.contains("FirstBootMachine n is also in").then_some(())
-    });
+    server.reported("FirstBootMachine n is also in");
     assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 200);
     assert_eq!(site.credential("n"), credential);
 }

@@ -20,7 +20,7 @@ use crate::support::access::{credential_in, get};
 use crate::support::command::{Said, Store};
 use crate::support::http::{Client, Response};
 use crate::support::manifests::{self, first_boot_machine, machine_config, replace, with_files};
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, serving};
 use crate::support::wait_for;
 
 /// A directory of manifests with two pools and machines, its state directory, and a server of both.
@@ -62,9 +62,8 @@ impl MachinesDirectory {
     }
 
     fn command(&self, flags: &[&str]) -> Command {
-        let mut command = binary();
-        command.arg("serve").arg(self.manifests()).arg("--state-dir").arg(self.state());
-        command.args(["--host", "localhost"]).args(flags);
+        let mut command = serving(&self.manifests(), &self.state());
+        command.args(flags);
         command
     }
 

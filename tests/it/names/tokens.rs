@@ -100,7 +100,7 @@ fn a_machine_that_is_removed_is_refused_and_one_that_comes_back_gets_another_tok
     let site = MachinesDirectory::new();
     site.put_machine("n", &json!({"pool": "worker"}));
     site.put_machine("stays", &json!({"pool": "worker"}));
-    let mut server = site.serve(&[]);
+    let server = site.serve(&[]);
     let (first, stays) = (site.credential("n"), site.credential("stays"));
     assert_eq!(get_known(&site.tls(&server), "worker", &first).status, 200);
     site.remove("n");
@@ -109,8 +109,7 @@ fn a_machine_that_is_removed_is_refused_and_one_that_comes_back_gets_another_tok
     });
     assert_eq!(refusal(&server, 1)["reason"], "token revoked");
     assert!(!site.pointer_path("n").exists());
-    server.terminate();
-    server.ended();
+    server.stop();
     let server = site.serve(&[]);
     assert_refused(&get(&site.tls(&server), "worker", Some(&first)));
     site.put_machine("n", &json!({"pool": "infra"}));
@@ -136,20 +135,18 @@ fn a_machine_that_is_removed_is_refused_and_one_that_comes_back_gets_another_tok
 fn machines_whose_object_no_server_remembers_are_not_revoked() {
     let site = MachinesDirectory::new();
     site.put_machine("n", &json!({"pool": "worker"}));
-    let mut server = site.serve(&[]);
+    let server = site.serve(&[]);
     let credential = site.credential("n");
     let remembered = site.state().join("last-good");
     is_stored(&site.state());
-    server.terminate();
-    server.ended();
+    server.stop();
     site.remove("n");
     fs::remove_dir_all(remembered).expect("a folder");
-    let mut server = site.serve(&[]);
+    let server = site.serve(&[]);
     assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 503);
     let degraded = server.page("/readyz");
     assert!(degraded.contains("possibly in the wrong directory"), "{degraded}");
-    server.terminate();
-    server.ended();
+    server.stop();
     site.put_machine("n", &json!({"pool": "worker"}));
     let server = site.serve(&[]);
     assert_eq!(site.credential("n"), credential);
@@ -171,13 +168,12 @@ fn a_server_that_is_restarted_answers_as_before_it_while_it_has_not_read_all() {
     for machine in ["armed", "spent"] {
         site.put_machine(machine, &json!({"pool": "worker"}));
     }
-    let mut server = site.serve(&WINDOW);
+    let server = site.serve(&WINDOW);
     let [armed, spent] = ["armed", "spent"].map(|machine| site.credential(machine));
     assert_eq!(get_known(&site.tls(&server), "worker", &spent).status, 200);
     until_spent(&site.tls(&server), &spent);
     all_is_stored(&site.state());
-    server.terminate();
-    server.ended();
+    server.stop();
     let server = Server::prepared_unread(site.command(&WINDOW));
     let client = site.tls(&server);
     assert_eq!(get(&client, "worker", None).status, 200, "{}", server.log());
@@ -396,7 +392,7 @@ fn a_record_that_is_repaired_by_hand_is_read_without_a_restart() {
     let good = fs::read(&record).expect("a record");
     fs::write(&record, &good[..good.len() / 2]).expect("half a record");
     let server = site.serve(&["--access", "enforce"]);
-    wait_for("the fault", || server.page("/readyz").contains("machines/n.json").then_some(()));
+    server.reported("machines/n.json");
     let tls = site.tls(&server);
     assert_eq!(get(&tls, "worker", Some(&credential)).status, 503);
     fs::write(&record, &good).expect("the record");

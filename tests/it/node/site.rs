@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::book::{self, with};
+use crate::support::manifests::write;
 use crate::support::node::Node;
 use crate::support::{in_repository, wait_for};
 
@@ -78,8 +78,8 @@ impl NodeWithFolders {
     /// helm, with the chart in this repository and these values. The release is apart from what it makes.
     pub(super) fn helm(&self, arguments: &[&str], values: &Value) {
         let helm = std::env::var("HELM").expect("HELM: run tests/run");
+        write(self.directory.path(), "values.json", values);
         let file = self.directory.path().join("values.json");
-        write(&file, values.to_string().as_bytes());
         let chart = in_repository("deploy/chart/machine-config-server");
         let [chart, file] = [&chart, &file].map(|path| path.to_str().expect("text"));
         let (verb, rest) = arguments.split_at(2);
@@ -136,15 +136,15 @@ impl NodeWithFolders {
 
     /// `kubectl apply -f` of a text.
     pub(super) fn apply_text(&self, text: &str) {
+        write(self.directory.path(), "objects.yaml", text);
         let file = self.directory.path().join("objects.yaml");
-        write(&file, text.as_bytes());
         self.node.kubectl(&["apply", "-f", file.to_str().expect("text")]);
     }
 
     /// `kubectl apply -k` of a folder with this kustomization.
     pub(super) fn apply(&self, directory: &str, kustomization: &str) {
         let directory = self.directory.path().join(directory);
-        write(&directory.join("kustomization.yaml"), kustomization.as_bytes());
+        write(&directory, "kustomization.yaml", kustomization);
         self.node.kubectl(&["apply", "-k", directory.to_str().expect("text")]);
     }
 }
@@ -164,9 +164,4 @@ pub(super) fn containerd_nodes() -> String {
     let components = "components:\n# - ../deploy/components/containerd";
     let example = example("how-to/node-ca.md", "# nodes/kustomization.yaml");
     with(&example, &format!("# {components}"), &components.replace("# ", ""))
-}
-
-fn write(path: &Path, bytes: &[u8]) {
-    fs::create_dir_all(path.parent().expect("a path in a folder")).expect("a folder");
-    fs::write(path, bytes).expect("a writable folder");
 }

@@ -17,7 +17,7 @@ use crate::support::http::{IGNITION, loopback};
 use crate::support::logged::Logged;
 use crate::support::manifests::{machine_config, pool, write};
 use crate::support::pair::Pair;
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, serving};
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
 use crate::support::{in_repository, wait_for};
 
@@ -186,12 +186,7 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
     assert_eq!(overview["registries_without_ca"], registry, "{overview}");
 
     // Another one finds the port in use, and serves without.
-    let mut second = binary();
-    second
-        .arg("serve")
-        .arg(directory.path())
-        .arg("--state-dir")
-        .arg(directory.path().join(".state"));
+    let mut second = serving(directory.path(), &directory.path().join(".state"));
     second.args(["--listen-address=127.0.0.1", "--secure-port=0", "--insecure-port=0"]);
     second.arg(format!("--metrics-address={address}"));
     let second = Logged::start("the second server", &mut second);

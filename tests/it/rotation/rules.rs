@@ -7,6 +7,7 @@ use pki::{Certificate, Host, KeyAlgorithm, Reason, Step, StoredPair, Unusable};
 use time::{Duration, OffsetDateTime};
 
 use super::world::{HOST, OwnCa, START, World, YEAR, host, key};
+use crate::support::openssl::verify;
 
 #[test]
 fn renewal_and_expiry_are_kept_to_the_second() {
@@ -142,32 +143,15 @@ fn a_pair_that_nobody_can_issue_again_is_not_replaced_while_it_cannot_be_kept() 
     assert_ne!(world.stored.serving.as_ref(), Some(&pair));
 }
 
-/// Writes PEM files and has OpenSSL verify the chain by these authorities.
+/// Output of OpenSSL for a chain, which it verifies strictly by these CAs.
 pub(super) fn openssl_verifies(
     chain: &[Certificate],
     trusted: &[Certificate],
     now: OffsetDateTime,
 ) -> String {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let pem = |certificates: &[Certificate]| -> String {
-        certificates.iter().map(Certificate::to_pem).collect()
-    };
-    let write = |name: &str, text: String| {
-        let path = directory.path().join(name);
-        std::fs::write(&path, text).expect("a writable folder");
-        path
-    };
-    let leaf = write("leaf", pem(&chain[..1]));
-    let others = write("others", pem(&chain[1..]));
-    let root = write("root", pem(trusted));
-    let mut command = Command::new("openssl");
-    command.args(["verify", "-x509_strict", "-purpose", "sslserver", "-verify_hostname", HOST]);
-    command.arg("-attime").arg(now.unix_timestamp().to_string());
-    command.arg("-CAfile").arg(root);
-    if chain.len() > 1 {
-        command.arg("-untrusted").arg(others);
-    }
-    let output = command.arg(leaf).output().expect("openssl");
+    let at = now.unix_timestamp().to_string();
+    let flags = ["-x509_strict", "-purpose", "sslserver", "-verify_hostname", HOST, "-attime", &at];
+    let output = verify(&flags, chain, trusted);
     let text = [output.stdout, output.stderr].concat();
     String::from_utf8_lossy(&text).into_owned()
 }

@@ -7,9 +7,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::http::{ACCEPT, Client, IGNITION, Response};
-use super::manifests::{files, replace};
+use super::manifests::{copy_fixtures, replace};
 use super::server::Server;
-use super::{in_repository, wait_for};
+use super::{in_repository, resource, wait_for};
 
 /// The annotation of a pool.
 pub(crate) const ACCESS: &str = "machineconfiguration.openshift.io/access";
@@ -34,6 +34,18 @@ pub(crate) fn credential(server: &Server, pool: &str) -> String {
     wait_for("a token in the pointer config", || credential_in(server.pointer(pool).as_bytes()))
 }
 
+/// `Bearer` and the token in a pool's pointer config at this moment.
+pub(crate) fn embedded_token(state: &Path, pool: &str) -> Option<String> {
+    credential_in(&fs::read(state.join(format!("user-data/{pool}.ign"))).ok()?)
+}
+
+/// The CAs that a pointer config trusts, PEM.
+pub(crate) fn trusted(pointer: &[u8]) -> Vec<u8> {
+    let pointer: Value = serde_json::from_slice(pointer).expect("JSON");
+    let cas = &pointer["ignition"]["security"]["tls"]["certificateAuthorities"];
+    resource::bytes(&cas[0]).expect("contents")
+}
+
 /// A token that no server has issued.
 pub(crate) fn unknown() -> String {
     format!("Bearer mcs-{}", "A".repeat(43))
@@ -56,12 +68,7 @@ pub(crate) fn enforcing(flags: &[&str]) -> Server {
 /// The manifests of the sample cluster, with an access mode for one pool.
 pub(crate) fn with_annotated_pool(pool: &str, access: &str) -> TempDir {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let sample = in_repository("ignition-fixtures");
-    for file in files(&sample) {
-        let target = directory.path().join(&file);
-        fs::create_dir_all(target.parent().expect("a folder")).expect("a writable folder");
-        fs::copy(sample.join(file), target).expect("a copy");
-    }
+    copy_fixtures(directory.path());
     annotate(directory.path(), pool, access);
     directory
 }

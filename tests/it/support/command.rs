@@ -65,6 +65,16 @@ impl From<Output> for Said {
     }
 }
 
+/// Runs a command of the built binary.
+pub(crate) fn run(arguments: &[&str]) -> Said {
+    Said::by(binary().args(arguments))
+}
+
+/// Runs a command of the built binary in a folder.
+pub(crate) fn run_in(arguments: &[&str], directory: &Path) -> Said {
+    Said::by(binary().args(arguments).current_dir(directory))
+}
+
 /// What commands read and change: a state directory, a cluster, or a running server.
 pub(crate) trait Store {
     /// A command with the flag that names the store.

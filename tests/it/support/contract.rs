@@ -54,6 +54,13 @@ pub(crate) fn served_soon(server: &Server, pool: &str, path: &str, expected: Res
     changed.within(SOON, what);
 }
 
+/// Waits until a pool's config has this text in `/etc/marker`.
+pub(crate) fn is_served(server: &Server, pool: &str, expected: &str) {
+    wait_for(&format!("{expected} from pool {pool}"), || {
+        (marker(server, pool).as_deref() == Ok(expected)).then_some(())
+    });
+}
+
 /// Text of `/etc/marker` in a pool's config, or the status of the answer.
 pub(crate) fn marker(server: &Server, pool: &str) -> Result<String, u16> {
     served(server, pool, "/etc/marker")

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use rustls::crypto::CryptoProvider;
@@ -53,6 +54,24 @@ pub(crate) struct Response {
     /// Headers in the received order, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
+}
+
+/// Address of a server that answers each connection with what `answer` makes of the request's head.
+pub(crate) fn answering(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let answer = Arc::new(answer);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let answer = Arc::clone(&answer);
+            thread::spawn(move || {
+                let mut head = [0; 4096];
+                let read = stream.read(&mut head).unwrap_or_default();
+                let _ = stream.write_all(&answer(&String::from_utf8_lossy(&head[..read])));
+            });
+        }
+    });
+    address
 }
 
 /// Both directions of a connection.

@@ -3,9 +3,11 @@
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::in_repository;
 
@@ -46,6 +48,20 @@ pub(crate) fn read(directory: &Path) -> Vec<Manifest> {
 /// Manifests of the sample cluster.
 pub(crate) fn fixtures() -> Vec<Manifest> {
     read(&in_repository("ignition-fixtures"))
+}
+
+/// Copies the manifests of the sample cluster to a folder.
+pub(crate) fn copy_fixtures(to: &Path) {
+    let from = in_repository("ignition-fixtures").join(".");
+    assert!(Command::new("cp").arg("-rL").arg(from).arg(to).status().expect("cp").success());
+}
+
+/// A folder with a copy of these manifests, and where in it that is.
+pub(crate) fn copied_fixtures() -> (TempDir, PathBuf) {
+    let top = tempfile::tempdir().expect("a temporary folder");
+    let manifests = top.path().join("manifests");
+    copy_fixtures(&manifests);
+    (top, manifests)
 }
 
 /// The only object of this kind and name.

@@ -40,10 +40,9 @@ impl Server {
     /// Runs `serve` on the sample cluster, with a clock that follows a file. Returns when it is ready.
     pub(crate) fn with_clock(file: &Path, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let mut command = binary();
-        command.arg("serve").arg(in_repository("ignition-fixtures"));
-        command.arg("--state-dir").arg(directory.path().join("state"));
-        command.args(["--host", "localhost"]).args(flags);
+        let state = directory.path().join("state");
+        let mut command = serving(&in_repository("ignition-fixtures"), &state);
+        command.args(flags);
         follow_clock(&mut command, file);
         Self::start(command, directory).until_ready()
     }
@@ -51,19 +50,14 @@ impl Server {
     /// Runs `serve` on manifests with problems. Returns when it answers.
     pub(crate) fn serve_when_up(manifests: &Path, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let mut command = binary();
-        command.arg("serve").arg(manifests);
-        command.arg("--state-dir").arg(directory.path().join("state"));
-        command.args(["--host", "localhost"]).args(flags);
+        let mut command = serving(manifests, &directory.path().join("state"));
+        command.args(flags);
         Self::start(command, directory)
     }
 
     /// Runs `serve` with a separate state directory. Returns when it is ready.
     pub(crate) fn serve_with_state(manifests: &Path, state: &Path) -> Self {
-        let mut command = binary();
-        command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
-        command.args(["--host", "localhost"]);
-        Self::start(command, tempfile::tempdir().expect("a temporary folder")).until_ready()
+        Self::prepared(serving(manifests, state)).until_ready()
     }
 
     /// Runs a serving command with added listen addresses. Returns when it answers.
@@ -98,10 +92,9 @@ impl Server {
     /// Runs `serve` on the sample cluster at another address, which accepts connections to 127.0.0.1 too.
     pub(crate) fn serve_on(address: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let mut command = binary();
-        command.arg("serve").arg(in_repository("ignition-fixtures"));
-        command.arg("--state-dir").arg(directory.path().join("state"));
-        command.args(["--host", "localhost", "--listen-address", address]).args(flags);
+        let state = directory.path().join("state");
+        let mut command = serving(&in_repository("ignition-fixtures"), &state);
+        command.args(["--listen-address", address]).args(flags);
         Self::start_as_told(command, directory).until_ready()
     }
 
@@ -226,6 +219,13 @@ impl Server {
         self.overview()["degraded"].to_string()
     }
 
+    /// Lines that the overview reports as degraded.
+    pub(crate) fn degraded_lines(&self) -> Vec<String> {
+        let overview = self.overview();
+        let lines = overview["degraded"].as_array().expect("a list").iter();
+        lines.map(|line| line.as_str().expect("words").to_owned()).collect()
+    }
+
     /// A machine with a name, as the overview shows it.
     pub(crate) fn named_machine(&self, name: &str) -> Value {
         let overview = self.overview();
@@ -242,6 +242,12 @@ impl Server {
     pub(crate) fn readiness(&self) -> (u16, String) {
         let answer = self.metrics().get("/readyz");
         (answer.status, answer.text())
+    }
+
+    /// Waits until a line of `/readyz` for administrators says this, and returns the line.
+    pub(crate) fn reported(&self, what: &str) -> String {
+        let line = |text: &str| text.lines().find(|line| line.contains(what)).map(str::to_owned);
+        wait_for(&format!("readiness to say {what:?}"), || line(&self.page("/readyz")))
     }
 
     /// Value of a metric without labels.
@@ -317,6 +323,12 @@ impl Server {
         kill_process(pid, Signal::TERM).expect("a process that is still there");
     }
 
+    /// Terminates the server, and waits for its end.
+    pub(crate) fn stop(mut self) {
+        self.terminate();
+        self.ended();
+    }
+
     /// Waits until it has ended.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let child = &mut self.child;
@@ -339,6 +351,14 @@ impl Drop for Server {
 pub(crate) fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_machine-config-server"));
     command.env_remove("RUST_LOG");
+    command
+}
+
+/// The command `serve` on a directory of manifests with this state directory, for the host `localhost`.
+pub(crate) fn serving(manifests: &Path, state: &Path) -> Command {
+    let mut command = binary();
+    command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
+    command.args(["--host", "localhost"]);
     command
 }
 

@@ -252,9 +252,7 @@ fn what_openshifts_operator_renders_is_left_to_it_and_reported() {
 fn a_server_that_starts_without_the_api_server_knows_the_tokens_from_its_cache() {
     let Enforcing { site, controller: _controller, credential, cache } = Enforcing::start();
     let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
-    let mut server = server_with(&site, &cache, &flags);
-    server.terminate();
-    server.ended();
+    server_with(&site, &cache, &flags).stop();
     let [nowhere] = free_ports();
     let (server, _) = server_at(&site, nowhere, &flags);
     wait_asking("an answer by the token", || {

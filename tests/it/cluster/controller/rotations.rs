@@ -156,15 +156,12 @@ fn a_rotation_whose_controller_is_killed_at_any_step_is_ended_by_the_next_one() 
     let directory = site.directory.path();
     let first = site.start_settled(&[]);
     drop(first);
-    let lease = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/\
-                 machine-config-server-controller";
     let mut handed = Vec::new();
     for round in 0..12_u64 {
         handed.push(trusted(&site.user_data("worker-user-data-managed")));
         let value = format!("round {round} --force");
         site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: value}}}));
-        // Its Lease would keep the next one waiting.
-        site.cluster.delete(lease);
+        site.cluster.drop_lease();
         let controller = site.start(&[]);
         wait_for("the controller to be active", || controller.is_active().then_some(()));
         std::thread::sleep(Duration::from_millis(8 * round));
@@ -175,7 +172,7 @@ fn a_rotation_whose_controller_is_killed_at_any_step_is_ended_by_the_next_one() 
             openssl(directory, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
         }
     }
-    site.cluster.delete(lease);
+    site.cluster.drop_lease();
     let _last = site.start(&[]);
     site.settled();
     assert_eq!(trusted(&site.user_data("worker-user-data-managed")), site.bundle().as_bytes());

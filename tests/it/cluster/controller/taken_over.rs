@@ -108,12 +108,7 @@ fn an_opaque_pair_of_an_old_installation_gets_its_type_and_is_never_lost() {
         let controller = site.start(&[]);
         std::thread::sleep(Duration::from_millis(20 * round));
         drop(controller);
-        // Its Lease would keep the next one waiting.
-        let lease = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/\
-                     leases/machine-config-server-controller";
-        if site.cluster.get(lease).is_some() {
-            site.cluster.delete(lease);
-        }
+        site.cluster.drop_lease();
         assert!(holds_pair(&copy) || holds_pair(&serving()), "the pair is lost in round {round}");
     }
     let _controller = site.start(&[]);

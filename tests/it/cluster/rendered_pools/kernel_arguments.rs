@@ -43,7 +43,7 @@ fn the_annotation_of_a_pool_renders_it_again_and_what_is_wrong_with_it_is_report
     site.annotate(&json!("kubelet"));
     let reason = "\"kubelet\": expected machine-config-daemon or ignition";
     told(&controller, &format!("MachineConfigPool worker: {ANNOTATION}: {reason}"));
-    wait_for("the server's report", || server.page("/readyz").contains(reason).then_some(()));
+    server.reported(reason);
     assert_eq!(site.named().as_ref(), Some(&by_ignition), "the last good one stays");
 
     // A paused pool keeps what the daemon is to set, so that the annotation has no effect.
@@ -54,5 +54,5 @@ fn the_annotation_of_a_pool_renders_it_again_and_what_is_wrong_with_it_is_report
     site.annotate(&json!("ignition"));
     let unused =
         format!("{ANNOTATION}: no effect: MachineConfig {by_daemon} was not rendered by it");
-    wait_for("the report", || server.page("/readyz").contains(&unused).then_some(()));
+    server.reported(&unused);
 }

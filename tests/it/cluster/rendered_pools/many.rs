@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{CONFIGS, POOLS, ROLE, RenderingCluster, machine_config, until_served};
-use crate::support::contract::SOON;
+use super::{CONFIGS, POOLS, ROLE, RenderingCluster, machine_config};
+use crate::support::contract::{SOON, is_served};
 use crate::support::stopwatch::{Stopwatch, once_within};
 use crate::support::wait_for;
 
@@ -62,14 +62,14 @@ fn of_a_hundred_pools_those_that_select_a_change_are_served_soon() {
     let _controller = site.start(&[]);
     let server = site.server();
     for number in 0..MANY {
-        until_served(&server, &pool(number), "one");
+        is_served(&server, &pool(number), "one");
     }
     once_within(SOON, "a change of one pool's MachineConfig", |attempt| {
         let contents = format!("two-{attempt}.");
         let changed = Stopwatch::start();
         let one = machine_config("90-rack-7", "/etc/marker", &contents)["spec"].clone();
         site.cluster().patch(&format!("{CONFIGS}/90-rack-7"), &json!({"spec": one}));
-        until_served(&server, &pool(7), &contents);
+        is_served(&server, &pool(7), &contents);
         changed.took()
     });
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{ROLE, RenderingCluster, machine_config, told, untold};
 use crate::support::cluster::NAMESPACE;
-use crate::support::contract::{marker, marker_soon};
+use crate::support::contract::{is_served, marker_soon};
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::wait_for;
 
@@ -75,7 +75,7 @@ fn the_operator_takes_the_pools_over_and_gives_them_back() {
     let server = site.server();
     let operator = format!("{}/{OPERATOR}", deployments());
     site.cluster().patch(&operator, &json!({"spec": {"replicas": 0}}));
-    wait_for("a start", || (marker(&server, "worker").as_deref() == Ok("one")).then_some(()));
+    is_served(&server, "worker", "one");
     untold(&controller, "rendered pools");
 
     // It comes back, and all that it does stays.
@@ -83,11 +83,11 @@ fn the_operator_takes_the_pools_over_and_gives_them_back() {
     told(&controller, &reason);
     site.render_as_operator("rendered-worker-theirs", "theirs");
     site.change("60-marker", "/etc/marker", "two");
-    wait_for("theirs", || (marker(&server, "worker").as_deref() == Ok("theirs")).then_some(()));
+    is_served(&server, "worker", "theirs");
     assert_eq!(site.named().as_deref(), Some("rendered-worker-theirs"));
 
     site.cluster().delete(&operator);
-    wait_for("ours", || (marker(&server, "worker").as_deref() == Ok("two")).then_some(()));
+    is_served(&server, "worker", "two");
     untold(&controller, "rendered pools");
     assert!(site.config("rendered-worker-theirs").is_some(), "it is not ours to delete");
     // Nobody else writes the status that servers go by.
@@ -153,7 +153,6 @@ fn controllers_that_are_killed_leave_a_pool_that_names_a_config_that_is_there() 
     let site = RenderingCluster::new();
     site.machine_config("60-marker", "/etc/marker", "0");
     let server = site.server();
-    let lease = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/machine-config-server-controller";
     for round in 0..6 {
         let (first, second) = (site.start(&[]), site.start(&[]));
         wait_for("an active one", || (first.is_active() || second.is_active()).then_some(()));
@@ -173,10 +172,10 @@ fn controllers_that_are_killed_leave_a_pool_that_names_a_config_that_is_there() 
         drop((first, second));
         let named = site.named();
         assert!(named.is_none_or(|named| site.config(&named).is_some()));
-        site.cluster().delete(lease);
+        site.cluster().drop_lease();
     }
     let _last = site.start(&[]);
-    wait_for("the last edit", || (marker(&server, "worker").as_deref() == Ok("5-9")).then_some(()));
+    is_served(&server, "worker", "5-9");
     site.change("60-marker", "/etc/marker", "done");
     marker_soon(&server, "worker", Ok("done"));
 }

@@ -2,13 +2,11 @@
 
 use serde_json::json;
 
-use super::{RenderingCluster, told, until_served, untold};
+use super::{RenderingCluster, told, untold};
 use crate::cluster::controller::Controller;
-use crate::support::contract::marker_soon;
+use crate::support::contract::{is_served, marker_soon};
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::wait_for;
-
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/machine-config-server-controller";
 
 impl RenderingCluster {
     /// Kills a controller and starts another one, which knows nothing.
@@ -19,7 +17,7 @@ impl RenderingCluster {
 
     fn kill(&self, controller: Controller) {
         drop(controller);
-        self.cluster().delete(LEASE);
+        self.cluster().drop_lease();
     }
 
     fn pause(&self, is_paused: bool) {
@@ -38,7 +36,7 @@ fn one_that_was_edited_is_restored_also_by_a_controller_that_comes_later() {
     site.machine_config("60-marker", "/etc/marker", "one");
     let controller = site.start(&[]);
     let server = site.server();
-    until_served(&server, "worker", "one");
+    is_served(&server, "worker", "one");
     let first = site.renamed("");
     let good = site.config(&first).expect("it")["spec"].clone();
     let is_good = || site.config(&first).is_some_and(|config| config["spec"] == good);
@@ -60,11 +58,11 @@ fn one_that_was_edited_is_restored_also_by_a_controller_that_comes_later() {
     site.cluster().patch(&format!("{CONFIGS}/{first}"), &field);
     let controller = site.start(&[]);
     restored();
-    until_served(&server, "worker", "one");
+    is_served(&server, "worker", "one");
 
     // While no pool names it.
     site.change("60-marker", "/etc/marker", "two");
-    until_served(&server, "worker", "two");
+    is_served(&server, "worker", "two");
     site.change(&first, "/etc/marker", "edited");
     site.change("60-marker", "/etc/marker", "one");
     marker_soon(&server, "worker", Ok("one"));
@@ -78,7 +76,7 @@ fn one_that_was_edited_is_restored_also_by_a_controller_that_comes_later() {
     site.change(&first, "/etc/marker", "edited");
     told(&controller, &format!("it names MachineConfig {first}, whose contents are not those"));
     site.pause(false);
-    until_served(&server, "worker", "three");
+    is_served(&server, "worker", "three");
     untold(&controller, "MachineConfigPool worker");
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{ROLE, RenderingCluster, machine_config, until_served};
-use crate::support::contract::{marker, marker_soon};
+use super::{ROLE, RenderingCluster, machine_config};
+use crate::support::contract::{is_served, marker_soon};
 use crate::support::http::loopback;
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::Server;
@@ -30,7 +30,7 @@ impl RenderingCluster {
         for time in 0..times {
             let text = format!("{prefix}-{time}");
             self.change(name, "/etc/marker", &text);
-            until_served(server, "worker", &text);
+            is_served(server, "worker", &text);
         }
     }
 }
@@ -43,9 +43,7 @@ fn the_latest_are_kept_and_those_that_machines_got() {
     let ledger = server.metrics().address().to_string();
     let controller = site.start(&["--ledgers", &ledger]);
     let first = site.renamed("");
-    wait_for("the first one", || {
-        (marker(&server, "worker").as_deref() == Ok("first")).then_some(())
-    });
+    is_served(&server, "worker", "first");
 
     // What this test asks the server for is in the ledger as well, but for what comes after it: one entry an address.
     let machine = server.plain().from(loopback(9));

@@ -1,13 +1,13 @@
 //! An API server that is away or silent: machines boot, and changes arrive when it is back.
 
 use std::fs;
-use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::{ServedCluster, healthy, machine_config, pointer, reported, wait_for_readiness};
-use crate::support::contract::{marker, marker_soon};
+use super::{ServedCluster, healthy, machine_config, pointer, wait_for_readiness};
+use crate::support::contract::{is_served, marker, marker_soon};
 use crate::support::machine::Machine;
+use crate::support::manifests::files;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rendered::CONFIGS;
 use crate::support::server::Server;
@@ -46,22 +46,22 @@ fn machines_boot_without_the_api_server_and_changes_arrive_when_it_is_back() {
     wait_for_readiness(&second, |status, text| {
         status == 200 && text.contains("API server: unavailable")
     });
-    for file in walk(&cache) {
-        let text = fs::read_to_string(&file).expect("text");
+    for file in files(&cache) {
+        let text = fs::read_to_string(cache.join(&file)).expect("text");
         assert!(!text.contains("0123456789abcdef"), "the token is in {}", file.display());
     }
     // One without a cache has nothing to serve, and says that it will.
     let third = site.start_with(&kubeconfig, &[]);
     assert_eq!(marker(&third, "worker"), Err(503));
-    reported(&third, "API server: unavailable");
-    reported(&third, "not read yet: machineconfigpools");
+    third.reported("API server: unavailable");
+    third.reported("not read yet: machineconfigpools");
     assert_eq!(third.readiness().0, 503);
 
     site.cluster.start_api_server();
     site.machine_config("rendered-2", "two");
     site.status("worker", "rendered-2", 0);
     for server in [&server, &second, &third] {
-        wait_for("the change", || (marker(server, "worker") == Ok("two".to_owned())).then_some(()));
+        is_served(server, "worker", "two");
         healthy(server);
         assert!(stale_since(server) < 1.0);
     }
@@ -78,15 +78,6 @@ fn stale_since(server: &Server) -> f64 {
     server.metric("mcs_source_stale_since_timestamp_seconds")
 }
 
-fn walk(directory: &std::path::Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(directory).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() { files.extend(walk(&path)) } else { files.push(path) }
-    }
-    files
-}
-
 #[test]
 fn a_connection_that_goes_silent_or_breaks_is_survived() {
     let site = ServedCluster::with_worker();
@@ -101,8 +92,7 @@ fn a_connection_that_goes_silent_or_breaks_is_survived() {
         site.cluster.patch(&format!("{CONFIGS}/rendered-1"), &json!({"spec": spec}));
         proxy.set(Way::Cut);
         proxy.set(Way::Open);
-        let marker = || marker(&server, "worker");
-        wait_for("the change", || (marker() == Ok(change.to_owned())).then_some(()));
+        is_served(&server, "worker", change);
         healthy(&server);
     }
 }

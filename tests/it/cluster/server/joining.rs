@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::{ServedCluster, healthy, pointer, reported};
+use super::{ServedCluster, healthy, pointer};
 use crate::support::clock::follow_clock;
 use crate::support::cluster::{ACCOUNT, MANAGED, NAMESPACE};
 use crate::support::contract::{SOON, served, served_soon};
@@ -115,7 +115,7 @@ fn machines_join_with_the_newest_token_and_cas() {
 
     // A token that is gone leaves the last one, and is told.
     fs::remove_file(site.token().join("token")).expect("the token");
-    let line = reported(&server, "bootstrap token: ");
+    let line = server.reported("bootstrap token: ");
     assert!(line.contains("token/token: No such file"), "{line}");
     assert_eq!(token(), "fedcba.fedcba9876543210");
     assert!(!server.log().contains("fedcba9876543210"), "the token is in the log");
@@ -185,14 +185,14 @@ fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
     }
     assert_eq!(served(&server, "worker", &file("bad.example.com")), Err(200));
     assert_eq!(
-        reported(&server, "bad.example.com"),
+        server.reported("bad.example.com"),
         "ConfigMap openshift-config-managed/merged-trusted-image-registry-ca: \
          key \"bad.example.com\" has no certificate in PEM"
     );
     assert_eq!(server.readiness().0, 503);
     // What was good for a registry outlives a slip of a hand.
     site.cluster.patch(&map, &json!({"data": {key: "oops"}}));
-    reported(&server, key);
+    server.reported(key);
     assert_eq!(served(&server, "worker", &file(host)), Ok(both));
     site.cluster.patch(&map, &json!({"data": {key: null, "bad.example.com": null}}));
     served_soon(&server, "worker", &file(host), Err(200));
@@ -200,7 +200,7 @@ fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
 
     // A map that is gone says nothing; one that is empty says that there are no authorities.
     site.cluster.delete(&map);
-    reported(&server, &format!("{REGISTRY_CAS}: was removed"));
+    server.reported(&format!("{REGISTRY_CAS}: was removed"));
     assert_eq!(served(&server, "worker", &file("added.example.com")), Ok(next));
     site.cluster.create(&maps, &json!({"metadata": {"name": REGISTRY_CAS}}));
     for (_, host) in REGISTRIES {

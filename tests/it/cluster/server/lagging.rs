@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::ServedCluster;
 use super::layered_images::{IMAGE, image, layer};
-use super::{ServedCluster, reported};
-use crate::support::contract::marker;
+use crate::support::contract::{is_served, marker};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
@@ -38,9 +38,9 @@ fn a_server_with_frozen_watches_serves_new_configs_and_images_if_it_reads_live()
 
     site.machine_config("rendered-2", "two");
     site.status("worker", "rendered-2", 0);
-    wait_for("the change", || (marker(&prompt, "worker").as_deref() == Ok("two")).then_some(()));
+    is_served(&prompt, "worker", "two");
     let changed = Stopwatch::start();
-    wait_for("the change", || (marker(&live, "worker").as_deref() == Ok("two")).then_some(()));
+    is_served(&live, "worker", "two");
     changed.within(AFTER + SOON, "a live read of a pool");
 
     layer(&site, "worker", IMAGE, "rendered-1");
@@ -53,7 +53,7 @@ fn a_server_with_frozen_watches_serves_new_configs_and_images_if_it_reads_live()
 
     // What cannot be read is served as it was.
     proxy.set(Way::Cut);
-    reported(&live, "API server");
+    live.reported("API server");
     let asked = Stopwatch::start();
     assert_eq!(image(&live, "worker"), IMAGE);
     asked.within(SOON + AFTER, "an answer without an API server");

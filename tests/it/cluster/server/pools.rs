@@ -4,9 +4,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{GROUP, ServedCluster, healthy, machine_config, pointer, reported, write_definition};
+use super::{GROUP, ServedCluster, healthy, machine_config, pointer, write_definition};
 use crate::support::cluster::{ACCOUNT, controller_config};
-use crate::support::contract::{config, marker, marker_soon, served_soon};
+use crate::support::contract::{config, is_served, marker, marker_soon, served_soon};
 use crate::support::machine::Machine;
 use crate::support::manifests::pool;
 use crate::support::rendered::{CONFIGS, POOLS};
@@ -57,7 +57,7 @@ fn a_machine_boots_and_its_pool_is_followed_through_its_life() {
 
     // What the pool refers to gets lost: the last good config stays, and readiness says so.
     site.cluster.delete(&format!("{CONFIGS}/rendered-2"));
-    reported(&server, "pool worker: MachineConfig rendered-2 not found");
+    server.reported("pool worker: MachineConfig rendered-2 not found");
     assert_eq!(server.readiness().0, 503);
     assert_eq!(marker(&server, "worker"), Ok("two-again".to_owned()));
     site.machine_config("rendered-2", "two-made-again");
@@ -90,7 +90,7 @@ fn what_cannot_be_decoded_leaves_the_last_good_one_and_is_named_once() {
         let kind = "application/merge-patch+json";
         (site.cluster.request("PATCH", &config, kind, &broken).status == 200).then_some(())
     });
-    let line = reported(&server, "MachineConfig rendered-1: ");
+    let line = server.reported("MachineConfig rendered-1: ");
     assert!(line.contains("perhaps"), "{line}");
     assert_eq!(server.readiness().0, 503);
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
@@ -102,7 +102,7 @@ fn what_cannot_be_decoded_leaves_the_last_good_one_and_is_named_once() {
         let path = format!("{POOLS}/worker");
         (site.cluster.request("PATCH", &path, kind, &wrong).status == 200).then_some(())
     });
-    reported(&server, "MachineConfigPool worker: ");
+    server.reported("MachineConfigPool worker: ");
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
 
     site.cluster.patch(&config, &json!({"spec": {"fips": false}}));
@@ -124,7 +124,7 @@ fn a_definition_that_is_deleted_and_made_again_is_survived() {
     let name = "machineconfigpools.machineconfiguration.openshift.io";
     site.cluster.delete(&format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"));
     wait_for("the pools to be gone", || (marker(&server, "worker") == Err(503)).then_some(()));
-    reported(&server, "machineconfigpools: cannot be watched");
+    server.reported("machineconfigpools: cannot be watched");
     let definition =
         write_definition(&site, "MachineConfigPool", "machineconfiguration.openshift.io");
     // The old one's end takes a moment.
@@ -136,7 +136,7 @@ fn a_definition_that_is_deleted_and_made_again_is_survived() {
     site.cluster.apply(&["-f", &definition]);
     site.cluster.kubectl(&["wait", "--for=condition=Established", &format!("crd/{name}")]);
     site.cluster.create(POOLS, &pool("worker", "rendered-1"));
-    wait_for("the pool", || (marker(&server, "worker") == Ok("one".to_owned())).then_some(()));
+    is_served(&server, "worker", "one");
     healthy(&server);
 }
 

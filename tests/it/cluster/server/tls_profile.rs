@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{ServedCluster, healthy, reported, write_definition};
+use super::{ServedCluster, healthy, write_definition};
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -44,7 +44,7 @@ fn the_clusters_tls_profile_is_followed_and_flags_go_before_it() {
         "ciphers": ["AES128-SHA"], "minTLSVersion": "VersionTLS12"}});
     let cluster = format!("{servers}/cluster");
     site.cluster.patch(&cluster, &profile(custom));
-    let line = reported(&server, "TLS profile");
+    let line = server.reported("TLS profile");
     assert!(line.contains("AES128-SHA"), "{line}");
     assert!(!speaks(&server, "-tls1_2"));
     let intermediate =

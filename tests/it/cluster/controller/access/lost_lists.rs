@@ -17,7 +17,7 @@ use crate::support::{wait_asking, wait_for};
 fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
     let Enforcing { site, mut controller, credential, cache } = Enforcing::start();
     let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
-    let mut server = server_with(&site, &cache, &flags);
+    let server = server_with(&site, &cache, &flags);
     controller.terminate();
     site.cluster.delete(&hashes());
     let gone = "machine-config-server-access: not found; the last tokens remain in use";
@@ -27,8 +27,7 @@ fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
         assert_eq!(site.status(server, "worker", None), 401);
     };
     holds(&server);
-    server.terminate();
-    server.ended();
+    server.stop();
     let (server, _) = server_at(&site, site.cluster.address(), &flags);
     holds(&server.until_ready());
 }
@@ -41,7 +40,7 @@ fn a_list_of_tokens_that_was_never_there_opens_nothing() {
     site.object(&serving());
     let cache = site.directory.path().join("cache");
     let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
-    let (mut server, _) = server_at(&site, site.cluster.address(), &flags);
+    let (server, _) = server_at(&site, site.cluster.address(), &flags);
     wait_asking("the reason", || {
         assert_closed(&site, &server, "worker");
         let line = "machine-config-server-access: not found: no tokens are known";
@@ -49,8 +48,7 @@ fn a_list_of_tokens_that_was_never_there_opens_nothing() {
     });
     assert_eq!(site.status(&server, "worker", None), 503, "nobody is refused for good");
     // As the version before kept one that it had not found; and an empty one in the cluster.
-    server.terminate();
-    server.ended();
+    server.stop();
     let nothing = r#"{"tokens":[],"enforced":[],"lacking":{}}"#;
     fs::write(cache.join("access.json"), nothing).expect("a writable folder");
     let secret = json!({
@@ -84,7 +82,7 @@ fn a_list_of_tokens_that_was_never_there_opens_nothing() {
 fn a_list_of_tokens_that_is_restored_opens_no_pool_that_was_enforced() {
     let Enforcing { site, mut controller, credential, cache } = Enforcing::start();
     let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
-    let mut server = server_with(&site, &cache, &flags);
+    let server = server_with(&site, &cache, &flags);
     controller.terminate();
     let mut older = site.known();
     older["enforced"] = json!([]);
@@ -108,8 +106,7 @@ fn a_list_of_tokens_that_is_restored_opens_no_pool_that_was_enforced() {
         let kept = fs::read_to_string(cache.join("access.json")).ok()?;
         kept.contains(r#""contested":["worker"]"#).then_some(())
     });
-    server.terminate();
-    server.ended();
+    server.stop();
     let (server, _) = server_at(&site, site.cluster.address(), &flags);
     holds(&server.until_ready());
 }
