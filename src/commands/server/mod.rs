@@ -118,8 +118,7 @@ impl Server {
         let (ledger, nodes) = open_ledger(&mut tasks, &source, &reporting);
         let ledger_file = store_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = flags.failure_reports.is_on().then(|| take_reports(&mut tasks, &source));
-        let host = settings.local.as_ref().map(|local| &local.host);
-        let authority = authority(host, ports.secure);
+        let authority = authority(settings.local.as_ref(), ports.secure);
         let (local, files) = local_state(settings.local, access.window, ports.secure, &publisher);
         let secret = cluster.pair_secret.and_then(|name| source.secret(name));
         let pair = follow_pair(&mut tasks, pair, files, secret, &reporting);

@@ -42,9 +42,9 @@ pub(crate) struct ServerSettings {
 }
 
 /// Host and port of the listener with TLS, as in a URL.
-pub(crate) fn authority(host: Option<&Host>, port: u16) -> String {
-    match host {
-        Some(host) => format!("{host}:{port}"),
+pub(crate) fn authority(local: Option<&Local>, port: u16) -> String {
+    match local {
+        Some(Local { host, .. }) => format!("{host}:{port}"),
         None => format!("HOST:{port}"),
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn becomes_idle(pid: u32) {
         if now - begun < WINDOW {
             continue;
         }
-        let used = (time - before).as_secs_f64() / (now - begun).as_secs_f64();
+        let used = time.saturating_sub(before).as_secs_f64() / (now - begun).as_secs_f64();
         if used < SHARE {
             return;
         }
