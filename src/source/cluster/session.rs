@@ -126,7 +126,8 @@ impl Session {
     pub(super) fn take(&mut self, report: Report) {
         match report {
             Report::Change(kind, change) => {
-                self.is_changed = true;
+                // A kind that the cluster lacks is looked up again and again, and each time a list begins.
+                self.is_changed |= !matches!(change, Change::ListBegins);
                 if matches!(change, Change::ListEnds) {
                     self.recovered(kind);
                 }
