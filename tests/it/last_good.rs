@@ -70,12 +70,11 @@ impl Served {
 
     /// Starts a server, and ends it once both pools are served and stored.
     fn served_once(&self) {
-        let mut server = self.start().until_ready();
+        let server = self.start().until_ready();
         is_served(&server, "worker", "worker-1");
         is_served(&server, "edge", "edge-1");
         is_stored(&self.directory.path().join("state"));
-        server.terminate();
-        server.ended();
+        server.stop();
     }
 
     fn validate(&self) -> Said {

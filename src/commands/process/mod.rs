@@ -1,4 +1,5 @@
-//! Signals, tasks, terminals, the service manager and the Lease: parts of every long-running process and of commands on a terminal.
+//! Signals, tasks, terminals, the service manager and the Lease: parts of every long-running process and of commands on a
+//! terminal, which also ask servers from one thread.
 
 use std::io;
 
@@ -11,7 +12,7 @@ pub(crate) mod signals;
 pub(crate) mod tasks;
 pub(crate) mod terminal;
 
-/// Runs what a command asks others on its own thread. A name lookup in progress is abandoned at the end.
+/// Runs a command's task on the calling thread. A name lookup in progress is abandoned at the end.
 pub(crate) fn block_on<T>(task: impl Future<Output = T>) -> io::Result<T> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(task);

@@ -133,7 +133,7 @@ impl ClusterTokens {
             self.revoke(name, &entry.token());
         }
         self.entries.store(Arc::new(entries));
-        // From here on, the file of uses is written with those of the entries.
+        // Not earlier: if the file of uses is written in between, it must have these.
         for name in &restored {
             self.store.uses.discard(name);
         }
@@ -408,7 +408,7 @@ impl ClusterTokens {
 
 #[cfg(test)]
 mod tests {
-    use model::access::machine::{MachineStatus, RecordedUse, Usage, Window};
+    use model::access::machine::{MachineStatus, RecordedUse, TokenState, Usage, Window};
     use model::access::{ShownToken, Token};
     use model::history::History;
     use telemetry::conditions::Status;
@@ -566,6 +566,7 @@ mod tests {
         assert_eq!(judge(&tokens.update(&machines, &state(None))), Ok(()));
         let known = tokens.update(&machines, &[("n".to_owned(), Arc::new(again))].into());
         assert_eq!(judge(&known), Err(Refusal::Revoked));
+        assert_eq!(tokens.list()[0].token, TokenState::Revoked);
         let begun = tokens.begin(&shown(), [192, 0, 2, 1].into()).await;
         assert_eq!(begun, Err(Refusal::Revoked));
     }

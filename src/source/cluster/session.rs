@@ -446,6 +446,7 @@ mod tests {
         for _ in 0..3 {
             let reason = "404 page not found".to_owned();
             let failure = Failure { reason, cause: Cause::NoSuchKind };
+            session.take(Report::Change(Kind::Route, Change::ListBegins));
             session.take(Report::Failed(Kind::Route, failure));
             assert!(!is_published(&mut session), "a kind is still absent");
         }

@@ -248,7 +248,7 @@ fn killed_at_any_point_a_node_has_the_old_or_the_new() {
     let mut node = Node::start(&cluster, cluster.address());
     node.wait_for_ca("stays", Some(&pems[0]));
     node.wait_for_ca("goes", Some(&pems[0]));
-    for round in 1..=6_usize {
+    for round in 1..=11_usize {
         let events = Events::changes_of(&node.certs());
         let gone = if round % 2 == 0 { json!(pems[0]) } else { Value::Null };
         patch_map(&cluster, &json!({"stays": pems[round % 2], "goes": gone}));

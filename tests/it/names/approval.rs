@@ -13,7 +13,7 @@ use crate::support::command::{Said, Store};
 use crate::support::http::{Client, IGNITION, Response, connect_from, loopback};
 use crate::support::machine::Machine;
 use crate::support::manifests::{first_boot_machine, pool};
-use crate::support::server::{Server, binary, serving};
+use crate::support::server::{Server, serving};
 use crate::support::wait_for;
 
 const APPROVAL: &str = "machine-config-server.io/approval";
@@ -286,9 +286,8 @@ fn a_clock_that_is_set_while_the_server_runs_changes_no_window() {
     let clock = site.directory.path().join("clock");
     let approved = |window: &str| {
         fs::write(&clock, "+0s").expect("a file");
-        let mut command = binary();
-        command.arg("serve").arg(site.manifests()).arg("--state-dir").arg(site.state());
-        command.args(["--host", "localhost", "--machine-token-window", window]);
+        let mut command = serving(&site.manifests(), &site.state());
+        command.args(["--machine-token-window", window]);
         follow_clock(&mut command, &clock);
         let server = Server::prepared(command).until_ready();
         approve(&site, &server, &["127.0.0.1", "--pool", "worker"]).done();
@@ -301,6 +300,9 @@ fn a_clock_that_is_set_while_the_server_runs_changes_no_window() {
     drop(server);
     let server = approved("1h");
     fs::write(&clock, "+1d").expect("a file");
+    // Approvals are looked at again once something changes.
+    site.put("pool-edge", &pool("edge", "00-worker"));
+    until_served(&server.plain(), "edge");
     assert_eq!(get(&server.plain(), "worker", None).status, 200);
 }
 

@@ -20,7 +20,7 @@ use super::{cluster_template, in_repository, shared_servers, wait_for};
 pub(crate) const NAMESPACE: &str = "openshift-machine-config-operator";
 pub(crate) const ACCOUNT: &str = "machine-config-server";
 /// The Lease of the controller.
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/machine-config-server-controller";
+pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/machine-config-server-controller";
 /// Namespace of the registry CAs.
 pub(crate) const MANAGED: &str = "openshift-config-managed";
 
@@ -274,11 +274,9 @@ impl Cluster {
         response
     }
 
-    /// Deletes the Lease of a controller that was killed, if it had one: the next one would wait for its end.
+    /// Deletes the Lease of a controller that was killed: the next one would wait for its end.
     pub(crate) fn drop_lease(&self) {
-        if self.get(LEASE).is_some() {
-            self.delete(LEASE);
-        }
+        self.delete(LEASE);
     }
 
     pub(crate) fn request(&self, method: &str, path: &str, kind: &str, body: &Value) -> Response {

@@ -10,7 +10,8 @@ use super::DEADLINE;
 
 /// Maximum share of a processor for an idle process.
 const SHARE: f64 = 0.002;
-/// Duration of a measurement, in which periodic work of every few seconds occurs several times.
+/// Duration of a measurement, a period without any event. Periodic work of every few seconds occurs in it several
+/// times.
 const WINDOW: Duration = Duration::from_secs(12);
 /// Time between two readings.
 const STEP: Duration = Duration::from_secs(1);
@@ -20,7 +21,6 @@ pub(crate) fn becomes_idle(pid: u32) {
     let started = Instant::now();
     let mut readings = VecDeque::from([(started, processor_time(pid))]);
     loop {
-        // The measurement is a period without any event.
         std::thread::sleep(STEP);
         let (now, time) = (Instant::now(), processor_time(pid));
         readings.push_back((now, time));

@@ -327,6 +327,7 @@ impl Server {
     pub(crate) fn stop(mut self) {
         self.terminate();
         self.ended();
+        println!("the log of a server that was stopped:\n{}", self.log());
     }
 
     /// Waits until it has ended.

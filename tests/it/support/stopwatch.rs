@@ -1,6 +1,5 @@
 //! Measures time that depends on this program only, without that of other processes.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -37,7 +36,7 @@ pub(crate) fn once_within(limit: Duration, what: &str, mut attempt: impl FnMut(u
 pub(crate) struct Stopwatch {
     started: Instant,
     machine: Machine,
-    own: BTreeMap<u32, u64>,
+    own: u64,
 }
 
 /// Work of all processors since the start of the machine, in ticks.
@@ -67,10 +66,7 @@ impl Stopwatch {
     /// Time for which others kept every processor from this test.
     fn waited(&self) -> Duration {
         let now = Machine::now();
-        let own: u64 = own_ticks()
-            .iter()
-            .map(|(process, ticks)| ticks - self.own.get(process).copied().unwrap_or(0))
-            .sum();
+        let own = own_ticks().saturating_sub(self.own);
         let others = (now.busy - self.machine.busy).saturating_sub(own);
         let ticks = others.saturating_sub(now.idle - self.machine.idle);
         let processors = fs::read_to_string("/proc/stat").expect("procfs");
@@ -90,22 +86,29 @@ impl Machine {
     }
 }
 
-/// Processor time of this thread and its child processes.
-fn own_ticks() -> BTreeMap<u32, u64> {
+/// Processor time of this thread and its child processes, also those that have ended.
+fn own_ticks() -> u64 {
     let children = fs::read_to_string("/proc/thread-self/children").expect("procfs");
-    let children = children.split_whitespace().map(|id| id.parse().expect("a process id"));
+    let children = children.split_whitespace().map(|id| format!("/proc/{id}/stat"));
     // An ended process has no file.
-    let ticks = |path: &str| fs::read_to_string(path).ok().map(|stat| processor_ticks(&stat));
-    let of_child = |id: u32| Some((id, ticks(&format!("/proc/{id}/stat"))?));
-    let own = ticks("/proc/thread-self/stat").expect("procfs");
-    children.filter_map(of_child).chain([(0, own)]).collect()
+    let of_children = children.filter_map(|path| fs::read_to_string(path).ok());
+    let own = fs::read_to_string("/proc/thread-self/stat").expect("procfs");
+    of_children.map(|stat| processor_ticks(&stat)).sum::<u64>() + ticks(&own, OWN_AND_ENDED)
 }
 
 /// Processor time of a process or a thread, from its line in procfs.
 pub(crate) fn processor_ticks(stat: &str) -> u64 {
+    ticks(stat, OWN)
+}
+
+/// Numbers of fields of a line in procfs: its own time in two, and then that of ended child processes.
+const OWN: usize = 2;
+const OWN_AND_ENDED: usize = 4;
+
+fn ticks(stat: &str, fields: usize) -> u64 {
     // The name before these fields can contain spaces.
-    let (_, fields) = stat.rsplit_once(") ").expect("a name in parentheses");
-    let times = fields.split(' ').skip(11).take(2);
+    let (_, all) = stat.rsplit_once(") ").expect("a name in parentheses");
+    let times = all.split(' ').skip(11).take(fields);
     times.map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
 }
 

@@ -13,7 +13,7 @@ use super::site::{Content, Id, ids, is_machine};
 
 /// The token of a machine, with its use.
 #[derive(Debug)]
-struct DirectoryToken {
+struct ExpectedToken {
     token: Token,
     content: Content,
     /// Time of the last answer that is not known to be delivered in full.
@@ -30,7 +30,7 @@ struct DirectoryToken {
     earlier: Vec<Token>,
 }
 
-impl DirectoryToken {
+impl ExpectedToken {
     fn new(token: Token, content: Content) -> Self {
         Self {
             token,
@@ -56,7 +56,7 @@ impl DirectoryToken {
 
 #[derive(Debug)]
 pub(super) struct Tokens {
-    machines: BTreeMap<Id, DirectoryToken>,
+    machines: BTreeMap<Id, ExpectedToken>,
     restarted: Instant,
     /// Machines whose token was open since the last check.
     opened: Vec<Id>,
@@ -141,7 +141,7 @@ impl Tokens {
         assert!(!stored.is_revoked(), "the token of {id} is revoked");
         assert_eq!(stored.pool, content.pool, "{id}");
         let found = self.machines.entry(id);
-        let token = found.or_insert_with(|| DirectoryToken::new(stored.token.clone(), content));
+        let token = found.or_insert_with(|| ExpectedToken::new(stored.token.clone(), content));
         let is_late = token.revoked.is_some_and(|at| at.elapsed() >= HOUR);
         if is_late || token.is_removed || token.content.pool != content.pool {
             assert_ne!(stored.token, token.token, "{id} needs another token");

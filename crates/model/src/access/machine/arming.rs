@@ -62,3 +62,31 @@ impl TokenStep {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_made_where_none_can_be_used_and_armed_once_by_each_new_request() {
+        let requests = |annotation: &str, command: &str| {
+            let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+            RearmRequests { annotation: known(annotation), command: known(command) }
+        };
+        for (known, asked, step) in [
+            (None, requests("", ""), Some(TokenStep::Make)),
+            (None, requests("a", "1"), Some(TokenStep::Make)),
+            (Some(("infra", requests("", ""))), requests("", ""), Some(TokenStep::Make)),
+            (Some(("infra", requests("", ""))), requests("a", ""), Some(TokenStep::Make)),
+            (Some(("worker", requests("", ""))), requests("", ""), None),
+            (Some(("worker", requests("a", "1"))), requests("a", "1"), None),
+            (Some(("worker", requests("a", "1"))), requests("", ""), None),
+            (Some(("worker", requests("", ""))), requests("a", ""), Some(TokenStep::Arm)),
+            (Some(("worker", requests("a", ""))), requests("b", ""), Some(TokenStep::Arm)),
+            (Some(("worker", requests("a", "1"))), requests("a", "2"), Some(TokenStep::Arm)),
+        ] {
+            let present = known.as_ref().map(|(pool, followed)| (*pool, followed));
+            assert_eq!(TokenStep::due(present, "worker", &asked), step, "{known:?} {asked:?}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! What the tokens of machines have in common, in a directory and in a cluster.
+//! Parts that the tokens of machines have in common, in a directory and in a cluster.
 
 use super::super::token::TokenHash;
 use super::usage::Usage;

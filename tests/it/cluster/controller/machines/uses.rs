@@ -82,6 +82,9 @@ fn servers_that_are_asked_at_once_record_every_address_and_one_of_them_reports()
     let (site, _controller) = ControlledCluster::with_machines();
     let servers = [(); 2].map(|()| site.serve(&[]));
     let credential = armed(&site, "rack-7", &[&servers[0], &servers[1]]);
+    // The other server learns of a use while it runs.
+    assert_eq!(site.ask(&servers[0], &credential, 1).status, 200);
+    knows(&servers[1], "rack-7", "open");
     thread::scope(|scope| {
         for (server, last) in servers.iter().flat_map(|it| [(it, 1), (it, 2), (it, 3)]) {
             let (site, credential) = (&site, &credential);
@@ -91,7 +94,6 @@ fn servers_that_are_asked_at_once_record_every_address_and_one_of_them_reports()
     let addresses = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
     assert_eq!(site.machine("rack-7")["status"]["use"]["addresses"], json!(addresses));
     for server in &servers {
-        knows(server, "rack-7", "open");
         wait_for("the copy to be told", || is_shared(server).then_some(()));
     }
     wait_for("the event", || site.cluster.events().contains("TokenUsedElsewhere").then_some(()));
