@@ -8,8 +8,9 @@ use nix::unistd::Pid;
 
 use super::DEADLINE;
 
-/// Maximum share of a processor for an idle process.
-const SHARE: f64 = 0.002;
+/// Maximum share of a processor for an idle process. The build under test needs more for the same, and on a busy machine
+/// each of its moments costs several times as much.
+const SHARE: f64 = if cfg!(debug_assertions) { 0.01 } else { 0.002 };
 /// Duration of a measurement, a period without any event. Periodic work of every few seconds occurs in it several
 /// times.
 const WINDOW: Duration = Duration::from_secs(12);
