@@ -147,11 +147,9 @@ impl ClusterTokens {
     /// Takes in the use of a token that an earlier process left to be written. Returns `true` if there is one.
     fn restore(&self, entry: &ClusterEntry) -> bool {
         let mut known = entry.token();
-        let left = self.store.uses.of(&entry.name, &known.state);
-        left.is_some_and(|left| {
-            known.restore(&left);
-            true
-        })
+        let Some(left) = self.store.uses.of(&entry.name, &known.state) else { return false };
+        known.restore(&left);
+        true
     }
 
     /// The object of a machine with a token.

@@ -105,7 +105,7 @@ impl Events {
         self.wait_for_changes_or(count, || false);
     }
 
-    /// The same, or until the process has ended that makes them. A change is seen within microseconds.
+    /// The same, or until the process that makes them has ended. The last of these changes ends the wait at once.
     pub(crate) fn wait_for_changes_or(&self, count: usize, mut has_ended: impl FnMut() -> bool) {
         let mut seen = 0;
         wait_for("changes", || {

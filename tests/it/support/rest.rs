@@ -8,8 +8,8 @@ use nix::unistd::Pid;
 
 use super::DEADLINE;
 
-/// Maximum share of a processor for an idle process. The build under test needs more for the same, and on a busy machine
-/// each of its moments costs several times as much.
+/// Maximum share of a processor for an idle process. The tests' build needs more for the same work, and on a busy machine
+/// each wakeup costs several times as much.
 const SHARE: f64 = if cfg!(debug_assertions) { 0.01 } else { 0.002 };
 /// Duration of a measurement, a period without any event. Periodic work of every few seconds occurs in it several
 /// times.

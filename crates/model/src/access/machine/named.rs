@@ -39,7 +39,7 @@ pub enum TokenState {
     Open,
     /// It opens nothing until it is armed again.
     Spent,
-    /// Its object is gone, or was made again and has no token yet: it opens nothing any more.
+    /// It opens nothing any more: its object is gone or is being deleted, or was made again and has no token yet.
     Revoked,
 }
 
