@@ -22,8 +22,6 @@ mod answer;
 mod answer_body;
 pub mod auth;
 pub mod connections;
-pub(crate) mod events;
-pub(crate) mod hosts;
 mod machine_request;
 pub mod machines;
 mod node_failure;
@@ -31,7 +29,6 @@ mod outcome;
 mod pool_name;
 pub(crate) mod readiness;
 mod request_log;
-mod shared_responses;
 mod source_buckets;
 pub mod state;
 

@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 use crate::commands::server::overview::{
     PERIOD, PointerVerdicts, assets, certificate, html_response, pointer_verdicts,
 };
-use crate::server::events;
+use crate::server::administrators::events;
 use crate::server::readiness::Readiness;
 
 #[derive(Clone)]

@@ -11,8 +11,8 @@ use pki::Host;
 use telemetry::ConnectionMetrics;
 use telemetry::conditions::Status;
 
+use crate::server::administrators::hosts::KnownHosts;
 use crate::server::administrators::{self, protected};
-use crate::server::hosts::KnownHosts;
 use crate::server::readiness::Readiness;
 use crate::server::{Balancers, Limits, Listener, Serving};
 

@@ -31,7 +31,7 @@ use telemetry::conditions::Status;
 use time::OffsetDateTime;
 use utoipa::OpenApi;
 
-use crate::server::events;
+use crate::server::administrators::events;
 use crate::server::readiness::Readiness;
 use crate::serving::answers::Answers;
 use crate::serving::ledger::peers;

@@ -21,7 +21,8 @@ use http::{Method, StatusCode};
 use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::{answer, events};
+use super::events;
+use crate::server::answer;
 use crate::serving::single_flight::SingleFlight;
 
 /// Maximum size of all large answers together, in bytes.

@@ -13,10 +13,10 @@ use http::header::{
 use http::{HeaderName, HeaderValue, StatusCode};
 use telemetry::LogRateLimiter;
 
+use self::hosts::{KnownHosts, check_host};
+use self::shared_responses::{SharedResponses, share};
 use super::answer;
-use super::hosts::{KnownHosts, check_host};
 use super::readiness::Readiness;
-use super::shared_responses::{SharedResponses, share};
 
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -67,3 +67,7 @@ async fn with_headers(mut response: Response) -> Response {
     }
     response
 }
+
+pub(crate) mod events;
+pub(crate) mod hosts;
+mod shared_responses;

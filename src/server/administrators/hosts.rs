@@ -20,9 +20,9 @@ use model::escape::quoted;
 use pki::Host;
 use telemetry::LogRateLimiter;
 
-use super::answer;
-use super::connections::connection::Peer;
-use super::connections::connection_limiter::Source;
+use crate::server::answer;
+use crate::server::connections::connection::Peer;
+use crate::server::connections::connection_limiter::Source;
 
 /// Name of the local machine in every browser, regardless of DNS (RFC 6761 section 6.3).
 const LOCALHOST: &str = "localhost";

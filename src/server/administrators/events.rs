@@ -15,7 +15,7 @@ use futures_util::stream::{Stream, unfold};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::answer;
+use crate::server::answer;
 
 pub(super) const PATH: &str = "/events";
 /// Streams at a time, half of the connections that one source may have. A page without one requests itself every few seconds.
