@@ -427,16 +427,16 @@ fn trusting() -> Result<ClientConfig, rustls::Error> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Everybody))
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
         .with_no_client_auth();
     config.resumption = rustls::client::Resumption::disabled();
     Ok(config)
 }
 
 #[derive(Debug)]
-struct Everybody;
+struct AnyCertificate;
 
-impl ServerCertVerifier for Everybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -71,6 +71,11 @@ impl Fault<'static> {
         Self { level: Level::Warning, message, fix, ..self }
     }
 
+    /// Advice of a fault that the log has lines of from elsewhere.
+    const fn fix(self, fix: &'static str) -> Self {
+        Self { fix, ..self }
+    }
+
     const fn state(self, state: &'static str) -> Self {
         Self { state, ..self }
     }
@@ -89,6 +94,11 @@ impl<'a> Fault<'a> {
     /// The same with the advice of its reason.
     pub const fn with_fix(self, fix: &'a str) -> Self {
         Self { fix, ..self }
+    }
+
+    /// The same for several reasons, each of which has its own line in the log.
+    pub const fn silent(self) -> Self {
+        Self { level: Level::Silent, ..self }
     }
 
     /// The same with a counter of its failures, which counts repeated ones too.
@@ -136,8 +146,9 @@ impl<'a> Fault<'a> {
         }
     }
 
-    fn log(&self, reason: Option<&str>) {
-        let Self { message, fix, .. } = *self;
+    /// Logs a reason, or with `None` that the fault is over.
+    pub fn log(self, reason: Option<&str>) {
+        let Self { message, fix, .. } = self;
         let object = self.object.map(display);
         match (reason, self.level) {
             (Some(reason), Level::Error) => tracing::error!(object, reason, fix, "{message}"),
@@ -157,9 +168,14 @@ macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident = $fault:expr;)*) => {
         $($(#[$doc])* pub const $name: Fault<'static> = $fault;)*
 
-        #[cfg(test)]
         const ALL: &[Fault<'static>] = &[$($name),*];
     };
+}
+
+/// Advice about the fault that readiness shows as `thing` with this reason, if it is one of these.
+pub fn fix_of(thing: &str, reason: &str) -> Option<&'static str> {
+    let is_shown = |fault: &&Fault<'_>| fault.thing == thing && reason.starts_with(fault.state);
+    ALL.iter().find(is_shown).map(|fault| fault.fix)
 }
 
 const DISK: &str = "check space and permissions of the directory";
@@ -171,7 +187,8 @@ const API_SERVER: &str = "check the API server and the network to it";
 
 // The whole server.
 faults! {
-    STOPPING = Fault::out_of_service("server");
+    STOPPING = Fault::out_of_service("server")
+        .fix("wait until the server has started again, or start it");
     METRICS_ADDRESS = Fault::degraded("metrics").error(
         "cannot listen for metrics and the status page",
         "choose another address with --metrics-address",
@@ -202,7 +219,8 @@ faults! {
         "correct spec.tlsSecurityProfile of APIServer cluster",
     );
     /// The log has each warning about them.
-    CERTIFICATES = Fault::degraded("certificates");
+    CERTIFICATES = Fault::degraded("certificates")
+        .fix("run machine-config-server certs check, which names each fault");
 
     // What is read from a directory.
     INPUTS = Fault::not_ready("inputs").error(
@@ -226,10 +244,13 @@ faults! {
         "make it a file that the server's user can read and rename, or remove it",
     );
     /// The log has each write that failed.
-    POINTER_CONFIGS = Fault::degraded("pointer configs");
+    POINTER_CONFIGS = Fault::degraded("pointer configs")
+        .fix("do what the reason names: mostly, give the pool a shorter name");
 
     // What is read from a cluster.
-    CLUSTER_UNREAD = Fault::degraded("cluster").state("not read yet: ");
+    CLUSTER_UNREAD = Fault::degraded("cluster").state("not read yet: ").fix(
+        "compare what is not read with the rights of the server's account, and with the CRDs of the cluster",
+    );
     API_SERVER_LOST = Fault::degraded("API server")
         .state("unavailable ")
         .error("API server is unavailable, serving what was read last", API_SERVER)
@@ -270,7 +291,11 @@ faults! {
         "correct the files of --bootstrap-token-dir; new machines cannot join without the token",
     );
     BOOTSTRAP_TOKEN_REFUSED = Fault::degraded("bootstrap token at the API server")
-        .error("machines cannot join by the bootstrap token", OF_REASON)
+        .error(
+            "machines cannot join by the bootstrap token",
+            "make Secret node-bootstrapper-token again, or bind its account to ClusterRole system:node-bootstrapper; \
+             then boot the machines again that are stuck",
+        )
         .end("machines can join by the bootstrap token");
 
     // Access.
@@ -315,9 +340,12 @@ faults! {
         "correct the annotation or file that the reason names",
     );
     /// The log has each machine.
-    OVERLAYS = Fault::degraded("overlays");
+    OVERLAYS = Fault::degraded("overlays")
+        .fix("correct the overlay of the FirstBootMachine that the reason names");
     /// The log has each machine.
-    SHARED_TOKENS = Fault::degraded("tokens of machines that were copied");
+    SHARED_TOKENS = Fault::degraded("tokens of machines that were copied").fix(
+        "make the named machines again with machine-config-server machines remove and machines add",
+    );
     USE_UNSTORED = Fault::degraded("use of machines' tokens").error(
         "cannot store the use of a machine's token; its machine gets 503 until then",
         "free space on the disk, or make the state directory writable for this server; the machine retries, and boots then",
@@ -364,13 +392,9 @@ faults! {
             "grant the service account get, create and update of Leases, and check the API server",
         )
         .end("Lease is usable again");
-    /// The log has each pointer config.
-    CLUSTER_TOKENS = Fault::degraded("tokens");
-    CLUSTER_MODES = Fault::degraded("access");
-    /// The log has each machine.
-    CLUSTER_MACHINES = Fault::degraded("machines");
     /// The log has each reason.
-    RENDERED_POOLS = Fault::degraded("pools");
+    RENDERED_POOLS = Fault::degraded("pools")
+        .fix("correct the MachineConfig or field that the reason names");
     BOOT_LEDGERS = Fault::degraded("boot ledgers")
         .warning(
             "did not delete unused MachineConfigs, because a boot ledger did not answer",
@@ -378,7 +402,7 @@ faults! {
         )
         .end("all boot ledgers answer again");
     /// The log has each issuer.
-    ISSUERS = Fault::degraded("issuers");
+    ISSUERS = Fault::degraded("issuers").fix(OF_REASON);
     UPSTREAM_CAS = Fault::degraded("upstream CAs").warning(
         "requests wait for an upstream CA",
         "check the upstream CA; requests are sent again",
@@ -439,6 +463,17 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_readiness_leads_to_what_an_administrator_does() {
+        let awaited = fix_of("serving certificate", "not found yet: /a: No such file");
+        assert_eq!(awaited, Some(SERVING_PAIR_AWAITED.fix));
+        let unread = fix_of("serving certificate", "/a: no certificate in it");
+        assert_eq!(unread, Some(SERVING_PAIR_UNREAD.fix));
+        assert_eq!(fix_of("tokens of machines that were copied", "m"), Some(SHARED_TOKENS.fix));
+        assert_eq!(fix_of("nodes", "cannot be watched: forbidden"), Some(NODES.fix));
+        assert_eq!(fix_of("node", ""), None);
+    }
+
+    #[test]
     fn each_fault_has_its_line_in_the_book_and_says_what_to_do() {
         let book = include_str!("../../../docs/src/reference/conditions.md");
         for fault in ALL {
@@ -447,7 +482,7 @@ mod tests {
             assert!(thing.is_empty() || book.contains(&row), "the book has no {row}");
             let is_logged = fault.level != Level::Silent;
             assert_eq!(is_logged, !message.is_empty(), "{thing}");
-            assert_eq!(is_logged, !fix.is_empty(), "{thing}: {message}");
+            assert_eq!(is_logged || !thing.is_empty(), !fix.is_empty(), "{thing}: {message}");
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use model::recovery::Recovery;
 use model::render::FETCHES_FOREVER;
+use telemetry::faults::fix_of;
 
 use super::finding::{Finding, Level, Source};
 
@@ -11,7 +12,7 @@ use super::finding::{Finding, Level, Source};
 const RENDERING: &str = "is being rendered";
 
 /// Next steps by a part of the reason.
-const BY_REASON: [(&str, &str); 10] = [
+const BY_REASON: [(&str, &str); 11] = [
     (RENDERING, "wait a moment: a machine that asks now gets its config as soon as it is rendered"),
     (
         "the inputs have not been read yet",
@@ -41,67 +42,15 @@ const BY_REASON: [(&str, &str); 10] = [
     ),
     ("machines would fetch forever", FETCHES_FOREVER),
     ("update the boot image", "boot the pool's machines from a newer image"),
-];
-
-/// Next steps by the beginning of the thing.
-const BY_THING: [(&str, &str); 26] = [
-    ("certificates", "run `machine-config-server certs check`, which names each fault"),
-    (
-        "serving certificate",
-        "run `machine-config-server certs check`, which names the fault of the files",
-    ),
-    ("TLS profile", "correct the TLS profile of the cluster, or the flags of the server"),
-    ("inputs", "make the directory of manifests readable for the server, or restore it"),
-    ("last good inputs", "make the state directory writable for the server"),
-    ("boot ledger", "make the state directory writable for the server"),
-    ("cache", "make the directory of --cache-dir writable for the server"),
-    (
-        "use of machines' tokens",
-        "make the state directory writable, or restore access to the API server",
-    ),
-    ("manifests", "put the missing objects back; what is not back after an hour counts as removed"),
-    ("pointer configs", "do what the reason names: mostly, give the pool a shorter name"),
-    ("files with tokens", "run `chmod go= FILE` as the owner of the files"),
-    (
-        "access",
-        "run `machine-config-server tokens list`, which names the pointer configs without a token",
-    ),
-    (
-        "tokens of machines that were copied",
-        "make the named machines again with `machines remove` and `machines add`",
-    ),
-    ("tokens", "run `machine-config-server tokens list`, and do what the reason names"),
-    ("rules about machines", "correct the annotation of the pool that the reason names"),
-    ("machines", "correct the FirstBootMachine or the file that the reason names"),
-    ("overlays", "correct the overlay of the FirstBootMachine that the reason names"),
-    ("approvals", "correct the annotation or the file that the reason names"),
-    ("keys of signed tokens", "correct the file or the URL of --access-jwks"),
-    (
-        "bootstrap token at the API server",
-        "make Secret node-bootstrapper-token again, or bind its account to ClusterRole system:node-bootstrapper; then \
-         boot the machines again that are stuck",
-    ),
-    (
-        "bootstrap token",
-        "correct the files of --bootstrap-token-dir: new machines cannot join without the token",
-    ),
-    ("API server", "restore the API server; until then machines get what was read last"),
-    (
-        "cluster",
-        "compare what is not read with the rights of the server's account, and with the CRDs of the cluster",
-    ),
-    ("server", "wait until the server has started again, or start it"),
-    (
-        "pool ",
-        "correct the MachineConfig or field that the reason names; \
-      `machine-config-server validate DIR` checks the result",
-    ),
     (
         "no pool found",
         "make MachineConfigPools, or start the server with the directory that has them",
     ),
 ];
 
+/// Next step of a pool without a config.
+const POOL: &str = "correct the MachineConfig or field that the reason names; `machine-config-server validate DIR` checks \
+    the result";
 /// Next step for all other lines.
 const OTHERS: &str =
     "correct what the line names; the server's log has the next step in the field fix";
@@ -116,21 +65,20 @@ pub(super) fn findings(not_ready: &[String], degraded: &[String]) -> Vec<Finding
 fn finding(level: Level, line: &str) -> Finding {
     let (thing, what) = line.split_once(": ").unwrap_or(("server", line));
     let level = if what == RENDERING { Level::Warning } else { level };
+    let fix = fix(thing, what);
     let fix = match level {
-        Level::Error => Recovery::Retry.after(fix(line)),
+        Level::Error => Recovery::Retry.after(fix),
         // Machines get the last good answer meanwhile.
-        Level::Warning => fix(line).to_owned(),
+        Level::Warning => fix.to_owned(),
     };
     Finding::new((Source::Readiness, level), thing, what, fix)
 }
 
-fn fix(line: &str) -> &'static str {
-    let line = line
-        .strip_prefix("MachineConfigPool ")
-        .map_or_else(|| line.to_owned(), |it| format!("pool {it}"));
-    let by_reason = BY_REASON.iter().find(|(reason, _)| line.contains(reason));
-    let by_thing = || BY_THING.iter().find(|(thing, _)| line.starts_with(thing));
-    by_reason.or_else(by_thing).map_or(OTHERS, |(_, fix)| fix)
+fn fix(thing: &str, what: &str) -> &'static str {
+    let by_reason = BY_REASON.iter().find(|(reason, _)| what.contains(reason));
+    let is_pool = ["pool ", "MachineConfigPool "].iter().any(|it| thing.starts_with(it));
+    let by_thing = || fix_of(thing, what).or(is_pool.then_some(POOL));
+    by_reason.map(|(_, fix)| *fix).or_else(by_thing).unwrap_or(OTHERS)
 }
 
 #[cfg(test)]
@@ -187,15 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_thing_decides_and_unknown_things_lead_to_the_log() {
+    fn the_thing_decides_and_unknown_things_lead_to_the_log() {
         assert!(only("tokens of machines that were copied: a").fix.contains("machines remove"));
         assert!(only("tokens: a").fix.contains("tokens list"));
         assert!(only("MachineConfigPool p: a").fix.starts_with("correct the MachineConfig"));
         assert!(only("/srv/a.yaml: a").fix.starts_with(OTHERS));
-        // A thing that begins as an earlier one would never be found.
-        for (at, (thing, _)) in BY_THING.iter().enumerate() {
-            let earlier = BY_THING[..at].iter().find(|(earlier, _)| thing.starts_with(earlier));
-            assert!(earlier.is_none(), "{thing}: {earlier:?}");
-        }
     }
 }

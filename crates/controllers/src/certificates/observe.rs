@@ -200,7 +200,10 @@ impl Observer {
 /// Returns `true` for the Secret of a machine with a name.
 fn is_of_machine(secret: &Secret) -> bool {
     is_user_data(&secret.name_any())
-        && secret.owner_references().iter().any(|owner| owner.kind == "FirstBootMachine")
+        && secret
+            .owner_references()
+            .iter()
+            .any(|owner| owner.kind == ObjectKind::FIRST_BOOT_MACHINE.name)
 }
 
 fn pool(object: &PartialObjectMeta<DynamicObject>) -> Result<Pool, Malformed> {

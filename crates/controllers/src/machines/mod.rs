@@ -8,6 +8,7 @@ mod objects;
 mod plan;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use clap::Args;
@@ -71,8 +72,8 @@ struct MachineCheck {
     versions: Versions,
     /// Reason why it has no token, or no pointer config, as it was reported.
     fault: Option<String>,
-    /// Time of the next look without a change.
-    again: Option<OffsetDateTime>,
+    /// Times from this look to the next one without a change, if there is one. The clock can be set, also to before it.
+    quiet: Option<Range<OffsetDateTime>>,
     /// Token whose hash is written, and whose Secret is not.
     pending: Option<Token>,
 }
@@ -185,14 +186,16 @@ impl MachineController {
                     let fault = (!is_ready).then_some(reason);
                     self.report_fault(&objects.machine, fault.as_deref()).await;
                     let again = until.or_else(|| refused.as_ref().map(|_| now + RETRY));
+                    let quiet = again.map(|again| now..again);
                     let pending = pending.take().filter(|_| fault.is_some());
                     let versions = objects.versions();
-                    return Ok(Some(MachineCheck { versions, fault, again, pending }));
+                    return Ok(Some(MachineCheck { versions, fault, quiet, pending }));
                 }
             }
         }
-        let again = Some(OffsetDateTime::now_utc() + RETRY);
-        Ok(Some(MachineCheck { again, pending: pending.take(), ..MachineCheck::default() }))
+        let now = OffsetDateTime::now_utc();
+        let quiet = Some(now..now + RETRY);
+        Ok(Some(MachineCheck { quiet, pending: pending.take(), ..MachineCheck::default() }))
     }
 
     /// Returns the objects as they are then; `None` if the write was superseded.
@@ -257,7 +260,8 @@ impl MachineController {
             let Some(check) = self.checks.get(name) else { return true };
             let secret = secrets.get(&secret_object(name).name);
             let versions = [version(metadata), secret.and_then(|it| version(it))];
-            check.versions != versions || check.again.is_some_and(|again| again <= now)
+            let is_over = |quiet: &Range<_>| !quiet.contains(&now);
+            check.versions != versions || check.quiet.as_ref().is_some_and(is_over)
         };
         let due = machines.iter().filter(|(name, metadata)| is_due(name, metadata));
         due.map(|(name, _)| name.clone()).collect()
@@ -268,7 +272,7 @@ impl MachineController {
             Some(format!("machine {name}: {}", check.fault.as_ref()?))
         };
         let lines: Vec<_> = self.checks.iter().filter_map(line).collect();
-        faults::CLUSTER_MACHINES.report_all(&self.health.status, &lines);
+        faults::MACHINES.silent().report_all(&self.health.status, &lines);
     }
 }
 
@@ -317,7 +321,7 @@ impl Reconciler for MachineController {
         if let Some(error) = failure {
             return Err(error);
         }
-        let again = self.checks.values().filter_map(|check| check.again).min();
+        let again = self.checks.values().filter_map(|check| Some(check.quiet.as_ref()?.end)).min();
         let requeue = again.map_or(Requeue::Resync, |again| Requeue::at(again, now));
         Ok(read_again.map_or(requeue, |wait| requeue.or_after(wait)))
     }

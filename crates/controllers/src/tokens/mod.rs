@@ -108,7 +108,7 @@ impl TokenController {
         let faulty: Vec<_> =
             faulty.iter().map(|fault| format!("MachineConfigPool {fault}")).collect();
         let pools = wanted.understood();
-        faults::CLUSTER_MODES.report_all(&self.health.status, &faulty);
+        faults::MODES.report_all(&self.health.status, &faulty);
         Ok(TokenObjects { cluster, stored, pools })
     }
 
@@ -159,18 +159,13 @@ impl TokenController {
     }
 
     async fn report(&mut self, attention: Vec<String>) {
-        faults::CLUSTER_TOKENS.report_all(&self.health.status, &attention);
+        faults::TOKENS.silent().report_all(&self.health.status, &attention);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
         self.health.metrics.tokens_attention.set(count);
         let now: BTreeSet<String> = attention.into_iter().collect();
         let object = ObjectName::secret(NAMESPACE, Records::SECRET);
         for line in now.difference(&self.reported) {
-            tracing::warn!(
-                reason = line,
-                fix = "do what the reason names; machine-config-server tokens list has the tokens, \
-                    and the pointer configs without one",
-                "cannot give each pointer config a valid token"
-            );
+            faults::TOKENS.log(Some(line));
             self.events.publish(EventType::Warning, "tokens", &object, line).await;
         }
         self.reported = now;
