@@ -45,17 +45,17 @@ pub(super) fn read_manifests(
     is_strict: bool,
 ) -> anyhow::Result<Inputs> {
     let _progress = reading(&root);
-    let (registry_credentials, memory) = (None, None);
-    let layout = Layout::Tree { root, registry_credentials, is_strict, memory, butane };
-    Ok(Directory::open(layout)?.1)
+    Ok(Directory::open(tree(root, butane, is_strict))?.1)
 }
 
 /// Reads a tree of manifests as far as it is usable; problems are in the inputs.
 pub(super) fn read_usable(root: PathBuf, butane: Butane) -> anyhow::Result<Inputs> {
     let _progress = reading(&root);
-    let (registry_credentials, is_strict, memory) = (None, false, None);
-    let layout = Layout::Tree { root, registry_credentials, is_strict, memory, butane };
-    Ok(Directory::read(layout)?.1)
+    Ok(Directory::read(tree(root, butane, false))?.1)
+}
+
+fn tree(root: PathBuf, butane: Butane, is_strict: bool) -> Layout {
+    Layout::Tree { root, registry_credentials: None, is_strict, memory: None, butane }
 }
 
 fn reading(root: &Path) -> Progress {

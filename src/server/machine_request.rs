@@ -23,11 +23,12 @@ use model::refusal::RefusalCode;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use super::answer;
+use super::answer::{self, NO_MEMORY};
 use super::answer_body::{AnswerBody, End, OnEnd};
 use super::auth::user_agent;
 use super::connections::connection::Peer;
 use super::connections::connection_limiter::Transport;
+use super::connections::send_buffer_limit::{Allowance, Reserved};
 use super::outcome::{Outcome, Refused};
 use super::pool_name::PoolName;
 use super::request_log::text;
@@ -48,6 +49,7 @@ pub(super) async fn config(
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return answer::refused(RefusalCode::AddressUnknown, NO_ADDRESS.to_owned());
     };
+    let allowance = request.extensions().get::<Arc<Allowance>>();
     let (method, headers) = (request.method(), request.headers());
     let is_get = method == Method::GET;
 
@@ -58,10 +60,7 @@ pub(super) async fn config(
     let (mut verdict, used) = judge(&machines, &pool, peer, headers).await;
     let (mut version, mut given) = match verdict.refusal() {
         Some(refusal) => (None, Err(Refused::access(refusal))),
-        None if !can_be_judged => {
-            let refusal = answers::Refusal::NotRead;
-            (None, Err(Refused::config(refusal.code(), &pool, refusal.to_string())))
-        }
+        None if !can_be_judged => (None, Err(Refused::pool(&answers::Refusal::NotRead, &pool))),
         None if is_get || method == Method::HEAD => {
             answer(&machines, &pool, headers, &verdict).await
         }
@@ -70,7 +69,15 @@ pub(super) async fn config(
             return answer::method_not_allowed().await;
         }
     };
-    // A use is stored before its answer begins.
+    // Its memory is reserved and its use stored before an answer begins.
+    let mut reserved = None;
+    if let (Some(allowance), true, Ok(answer)) = (allowance, is_get, &given) {
+        let is_scarce = allowance.reserve_answer(answer.body.len() as u64).await;
+        reserved = Some(Reserved { is_scarce: is_scarce.unwrap_or(true) });
+        if is_scarce.is_err() {
+            given = Err(Refused::config(RefusalCode::Overloaded, &pool, NO_MEMORY.to_owned()));
+        }
+    }
     let mut used = used.filter(|_| is_get && given.is_ok());
     if let Some(used) = &mut used
         && let Err(refusal) = used.begin(peer.address.ip()).await
@@ -80,7 +87,7 @@ pub(super) async fn config(
     }
     let outcome = Outcome { pool, verdict, version, given };
     record(&machines, peer, is_get, headers, &outcome);
-    respond(outcome, used)
+    respond(outcome, used, reserved)
 }
 
 /// Judges a request by the policy, by the use of a machine's token, and by the machine's approval. With a token that is
@@ -143,8 +150,7 @@ async fn in_variant(
     verdict: &Verdict,
 ) -> Result<Arc<Answer>, Refused> {
     let answer = machines.answers.answer(pool, version, form).await;
-    let answer =
-        answer.map_err(|refusal| Refused::config(refusal.code(), pool, refusal.to_string()))?;
+    let answer = answer.map_err(|refusal| Refused::pool(&refusal, pool))?;
     // The pool may have been restricted since the verdict.
     if answer.is_restricted && !verdict.is_proven() {
         let reason = "access to its config has just changed".to_owned();
@@ -221,7 +227,7 @@ fn count_access(
 }
 
 /// The response, with its outcome for the log.
-fn respond(outcome: Outcome, used: Option<TokenUse>) -> Response {
+fn respond(outcome: Outcome, used: Option<TokenUse>, reserved: Option<Reserved>) -> Response {
     let mut response = match &outcome.given {
         Ok(answer) => {
             let body = AnswerBody { body: answer.body.body(), on_end: used };
@@ -238,6 +244,7 @@ fn respond(outcome: Outcome, used: Option<TokenUse>) -> Response {
         Err(refused) => answer::refused(refused.code, refused.line.clone()),
     };
     response.extensions_mut().insert(outcome);
+    reserved.map(|reserved| response.extensions_mut().insert(reserved));
     response
 }
 
@@ -272,24 +279,29 @@ impl OnEnd for Option<TokenUse> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use axum::Router;
     use axum::routing::any;
     use http::StatusCode;
+    use model::inputs::ServingMode;
     use model::ledger::Ledger;
+    use serde_json::json;
     use telemetry::Metrics;
     use telemetry::conditions::Status;
     use tower::ServiceExt as _;
 
     use super::*;
     use crate::server::auth::Authorizer;
+    use crate::server::connections::send_buffer_limit::tests::allowances;
     use crate::server::state::SourceReads;
     use crate::serving::answers::Answers;
+    use crate::serving::answers::tests::inputs;
     use crate::serving::tokens::named_machines::NamedMachines;
 
-    #[tokio::test]
-    async fn a_request_from_nowhere_is_let_in_nowhere() {
+    fn machines() -> MachineRoutes {
         let metrics = Arc::<Metrics>::default();
-        let machines = MachineRoutes {
+        MachineRoutes {
             answers: Arc::new(Answers::new(true, Arc::clone(&metrics))),
             named: NamedMachines::default(),
             reads: SourceReads::default(),
@@ -298,15 +310,51 @@ mod tests {
             ledger: Ledger::default(),
             auth: Authorizer::default(),
             reports: None,
-        };
-        let ledger = machines.ledger.clone();
+        }
+    }
+
+    async fn ask(machines: MachineRoutes, prepare: impl FnOnce(&mut Request)) -> Response {
         let router =
             Router::new().route("/config/{pool}", any(config)).with_state(Arc::new(machines));
-        let request = Request::get("/config/worker").body(Body::empty()).unwrap();
-        let response = router.oneshot(request).await.unwrap();
+        let mut request = Request::get("/config/worker").body(Body::empty()).unwrap();
+        prepare(&mut request);
+        router.oneshot(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_request_without_an_address_gets_no_config() {
+        let machines = machines();
+        let ledger = machines.ledger.clone();
+        let response = ask(machines, |_| ()).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(RefusalCode::of(response.headers()), Some(RefusalCode::AddressUnknown));
         assert!(ledger.machines().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_without_memory_for_it_is_recorded_as_refused() {
+        let machines = machines();
+        let source = "data:,".to_owned() + &"a".repeat(64 << 10);
+        let file = json!({"path": "/a", "contents": {"source": source}});
+        let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [file]}});
+        let inputs = inputs(ServingMode::Manifests, "rendered", &config);
+        machines.answers.replace(&inputs, SystemTime::UNIX_EPOCH);
+        machines.answers.refresh();
+        let ledger = machines.ledger.clone();
+        let allowance = allowances(100 << 10);
+        let other = allowance();
+        other.reserve_answer(90 << 10).await.unwrap();
+        let response = ask(machines, |request| {
+            let address = "127.0.0.1:1".parse().unwrap();
+            request.extensions_mut().insert(Peer { address, transport: Transport::Tls });
+            request.extensions_mut().insert(Arc::new(allowance()));
+        });
+        let response = response.await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(RefusalCode::of(response.headers()), Some(RefusalCode::Overloaded));
+        assert!(response.extensions().get::<Outcome>().unwrap().given.is_err());
+        let recorded = serde_json::to_value(ledger.machines()).unwrap().to_string();
+        assert!(recorded.contains(NO_MEMORY), "{recorded}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use model::access::{self, Verdict};
 use model::escape::{NAME, cut_escaped};
 use model::refusal::RefusalCode;
 
-use crate::serving::answers::Answer;
+use crate::serving::answers::{self, Answer};
 
 /// Outcome of a request for a config.
 #[derive(Debug, Clone)]
@@ -44,6 +44,11 @@ impl Refused {
             _ => "access to this config is restricted, and the request has no valid token\n",
         };
         Self { code: refusal.code(), line: line.to_owned(), reason: refusal.to_string() }
+    }
+
+    /// The reason why a pool has no config at present.
+    pub(super) fn pool(refusal: &answers::Refusal, pool: &str) -> Self {
+        Self::config(refusal.code(), pool, refusal.to_string())
     }
 
     /// The reason why a pool has no config for the request. For a temporary cause, the line names the pool.

@@ -28,7 +28,7 @@ const MAX_REPORTED: usize = 20;
 pub(crate) struct Overlays {
     machines: ArcSwap<FirstBootMachines>,
     cache: Mutex<OverlayCache>,
-    merging: Semaphore,
+    merging: Arc<Semaphore>,
     /// Reasons why overlays cannot be merged, by machine.
     failed: Mutex<BTreeMap<String, String>>,
     status: Status,
@@ -58,7 +58,7 @@ impl Overlays {
         Self {
             machines: ArcSwap::default(),
             cache: Mutex::new(cache),
-            merging: Semaphore::new(MAX_MERGING),
+            merging: Arc::new(Semaphore::new(MAX_MERGING)),
             failed: Mutex::default(),
             status,
         }
@@ -90,16 +90,33 @@ impl Overlays {
             return Ok(of_pool);
         };
         let key = (Arc::clone(machine), version, form.index());
-        if let Some(answer) = lock(&self.cache).get(&key, &object, &of_pool.etag) {
+        let ready = |key: &Key, object| lock(&self.cache).get(key, object, &of_pool.etag);
+        if let Some(answer) = ready(&key, &object) {
             return Ok(answer);
         }
         // The semaphore is never closed.
-        let _permit = self.merging.acquire().await;
-        let (merging, pool) = (Arc::clone(&object), Arc::clone(&of_pool));
-        let work = tokio::task::spawn_blocking(move || pool.with_overlay(&merging));
+        let permit = Arc::clone(&self.merging).acquire_owned().await;
+        if let Some(answer) = ready(&key, &object) {
+            return Ok(answer);
+        }
+        // It goes on if the client disconnects: its permit is for the work, and the next request finds the result.
+        let overlays = Arc::clone(self);
+        let work = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            overlays.merge(key, object, &of_pool)
+        });
         // The task is not cancelled, and a panic ends the process.
-        let merged = work.await.unwrap_or_else(|error| Err(error.to_string()));
-        self.note(machine, merged.as_ref().err());
+        work.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    fn merge(
+        &self,
+        key: Key,
+        object: Arc<FirstBootMachine>,
+        of_pool: &Answer,
+    ) -> Result<Arc<Answer>, String> {
+        let merged = of_pool.with_overlay(&object);
+        self.note(&key.0, merged.as_ref().err());
         let answer = Arc::new(merged?);
         let of_pool = of_pool.etag.clone();
         lock(&self.cache)

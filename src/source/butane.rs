@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use files::bounded;
+use model::escape::and_more;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -285,11 +286,7 @@ fn refusal(status: ExitStatus, lines: &[String]) -> String {
         _ => (errors, ""),
     };
     let Some(first) = said.first() else { return format!("Butane ended with {status}") };
-    let more = match said.len() - 1 {
-        0 => String::new(),
-        more => format!(" (and {more} more)"),
-    };
-    format!("Butane: {first}{why}{more}")
+    format!("Butane: {first}{why}{}", and_more(said.len() - 1))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ struct Conversion {
 
 /// Result of a look at the files.
 #[derive(Debug, Default)]
-pub(super) struct Looked {
+pub(super) struct LookResult {
     /// True if one of them has another result than before.
     pub(super) is_changed: bool,
     /// Wait until the next attempt.
@@ -41,7 +41,7 @@ pub(super) struct Looked {
 impl Conversions {
     /// Converts those of the files that have changed. After a failed attempt, the others wait for the next look, which
     /// begins with them: a look takes as long as one of them at most.
-    pub(super) fn look(&mut self, program: &Butane, texts: &[(PathBuf, Bytes)]) -> Looked {
+    pub(super) fn look(&mut self, program: &Butane, texts: &[(PathBuf, Bytes)]) -> LookResult {
         let now = Instant::now();
         let due: Vec<_> =
             texts.iter().filter(|(path, text)| self.is_due((path, text), now)).collect();
@@ -55,7 +55,7 @@ impl Conversions {
         }
         let waits = self.known.values().filter_map(|it| it.again);
         let again_in = waits.map(|again| again.saturating_duration_since(now).max(NEXT)).min();
-        Looked { is_changed, again_in }
+        LookResult { is_changed, again_in }
     }
 
     /// Result of the last look at a file.

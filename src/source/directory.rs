@@ -16,6 +16,7 @@ use files::bounded;
 use files::error::FileError;
 use files::watch::{DirectoryWatch, QUIET, Scanned};
 use kubernetes::seen::ObjectSeen;
+use model::escape::and_more;
 use model::inputs::{Inputs, Problem, SharedInputs};
 use model::objects::{
     ControllerConfig, FirstBootMachine, MachineConfigPool, Metadata, Object, Secret, SecretName,
@@ -108,7 +109,7 @@ impl Layout {
 pub enum OpenError {
     #[error(transparent)]
     Scan(#[from] FileError),
-    #[error("{first}{}", if *.more == 0 { String::new() } else { format!(" (and {more} more)") })]
+    #[error("{first}{}", and_more(*.more))]
     Problems {
         first: Problem,
         /// Number of other problems.

@@ -11,6 +11,7 @@ use common::parallel;
 use files::bounded;
 use files::stamp::FileStamp;
 use files::watch::{Scanned, Targets};
+use model::escape::and_more;
 use model::inputs::Problem;
 use model::objects::{Object, ObjectDefect};
 use model::presence::{Loss, RETURNS_WITHIN};
@@ -565,10 +566,7 @@ pub(super) fn is_machine(object: &Object, name: &str) -> bool {
 /// Reason why a strict server refuses a file.
 fn refused(warnings: &[String]) -> ObjectDefect {
     let first = warnings.first().map_or("", String::as_str);
-    let more = match warnings.len().saturating_sub(1) {
-        0 => String::new(),
-        more => format!(" (and {more} more)"),
-    };
+    let more = and_more(warnings.len().saturating_sub(1));
     format!("{first}{more}: refused by --strict").into()
 }
 

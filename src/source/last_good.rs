@@ -25,7 +25,7 @@ use files::bounded::{self, entries_if_there, read_if_there, remove_if_there};
 use files::error::FileError;
 use files::owners::Reader;
 use files::replace::{self, PRIVATE};
-use model::objects::{FirstBootMachine, Object};
+use model::objects::{FirstBootMachine, Object, ObjectKind};
 use model::presence::Loss;
 use serde::{Deserialize, Serialize};
 
@@ -151,7 +151,9 @@ impl LastGood {
     pub(super) fn discard_machine(&self, name: &str) -> Result<(), FileError> {
         let Some((mut index, texts)) = self.load()? else { return Ok(()) };
         let is_it = |object: &Object| is_machine(object, name);
-        index.lost.retain(|lost| (&*lost.kind, &*lost.name) != ("FirstBootMachine", name));
+        index.lost.retain(|lost| {
+            (&*lost.kind, &*lost.name) != (ObjectKind::FIRST_BOOT_MACHINE.name, name)
+        });
         for file in index.files.values_mut().filter(|file| !file.is_plain) {
             let objects = manifest::parse(&texts[&file.text]).unwrap_or_default();
             if objects.iter().any(is_it) {

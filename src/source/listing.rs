@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_a_file_was_lost_is_told_by_what_is_around_it() {
+    fn how_a_file_was_lost_follows_from_what_is_around_it() {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);
         std::fs::create_dir(path("pools")).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use model::escape::listed;
 use model::inputs::{Missing, Problem};
-use model::objects::Object;
+use model::objects::{Object, ObjectKind};
 use model::presence::{Kind, Loss, Lost, Presence, note_majorities};
 
 use super::last_good::StoredLoss;
@@ -249,7 +249,7 @@ fn cause(lost: &Lost) -> &'static str {
 
 /// Effect of a missing object of a kind.
 fn effect(kind: &str) -> &'static str {
-    if kind == "FirstBootMachine" {
+    if kind == ObjectKind::FIRST_BOOT_MACHINE.name {
         "its token gets 503 until it is back, and is revoked after an hour; `machines remove` revokes it now"
     } else {
         "what it says is served for an hour as it was"

@@ -116,8 +116,28 @@ impl StateDirectory {
         Ok(named.into_iter().map(subject).collect())
     }
 
-    /// Stores what approvals are for. It is on disk when this returns.
-    pub(crate) fn write_bound_approvals(&self, bound: &BoundApprovals) -> Result<(), StateError> {
+    /// Stores what approvals are for, as the server knows it. What a command has stored since `before`, which the server has
+    /// not read, stays. It is on disk when this returns.
+    pub(crate) fn update_bound_approvals(
+        &self,
+        before: &BoundApprovals,
+        now: &BoundApprovals,
+    ) -> Result<(), StateError> {
+        let _lock = self.lock()?;
+        let mut bound = self.bound_approvals()?;
+        let is_new = |subject: &Subject, bound: &BoundApproval| {
+            before.get(subject) != Some(bound)
+                && now.get(subject).is_none_or(|known| known.at < bound.at)
+        };
+        bound.retain(|subject, bound| is_new(subject, bound));
+        for (subject, known) in now {
+            bound.entry(subject.clone()).or_insert_with(|| known.clone());
+        }
+        self.write_bound_approvals(&bound)
+    }
+
+    /// The caller holds the lock.
+    fn write_bound_approvals(&self, bound: &BoundApprovals) -> Result<(), StateError> {
         let named: BTreeMap<_, _> =
             bound.iter().map(|(subject, bound)| (subject.file_name(), bound)).collect();
         self.write_json(&self.bound_path(), &named)
@@ -141,4 +161,37 @@ fn granted_at(path: &Path) -> Result<Option<OffsetDateTime>, FileError> {
     };
     let at = parse_granted_at(String::from_utf8_lossy(&text).trim());
     at.map(Some).map_err(|reason| FileError::other(path, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_has_stored_stays_until_the_server_knows_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::of_this_server(directory.path()).unwrap();
+        let subject = |name: &str| Subject::Named(name.into());
+        let bound = |second: i64, object: &str| BoundApproval {
+            at: OffsetDateTime::UNIX_EPOCH + time::Duration::seconds(second),
+            identity: serde_json::from_value(object.into()).unwrap(),
+        };
+        let mut before = BoundApprovals::new();
+        let mut now = BoundApprovals::from([(subject("a"), bound(1, "a"))]);
+        state.approve(&subject("b"), bound(2, "b").at, Some(bound(2, "b").identity)).unwrap();
+        let update = |before: &BoundApprovals, now: &BoundApprovals| {
+            state.update_bound_approvals(before, now).unwrap();
+            state.bound_approvals().unwrap()
+        };
+        let both = [(subject("a"), bound(1, "a")), (subject("b"), bound(2, "b"))];
+        assert_eq!(update(&before, &now), both.into());
+        // It was read, and has ended.
+        before.extend([(subject("a"), bound(1, "a")), (subject("b"), bound(2, "b"))]);
+        assert_eq!(update(&before, &now), now);
+        // Another approval of the same machine.
+        state.approve(&subject("a"), bound(3, "c").at, Some(bound(3, "c").identity)).unwrap();
+        assert_eq!(update(&before, &now)[&subject("a")], bound(3, "c"));
+        now.insert(subject("a"), bound(3, "d"));
+        assert_eq!(update(&before, &now), now, "the server saw the object that it is for");
+    }
 }

@@ -1,5 +1,6 @@
 //! Saves a changing value to disk, always in its newest state.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::backoff::Backoff;
@@ -18,7 +19,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// as this fault, and retried.
 pub(crate) async fn flush<T>(
     fault: Fault<'static>,
-    mut changes: watch::Receiver<T>,
+    mut changes: watch::Receiver<Arc<T>>,
     metrics: &Metrics,
     status: &Status,
     mut save: impl FnMut(&T) -> Result<(), FileError>,
@@ -26,7 +27,9 @@ pub(crate) async fn flush<T>(
     let mut backoff = Backoff::new(PAUSE, LONGEST_WAIT);
     while changes.changed().await.is_ok() {
         loop {
-            let saved = tokio::task::block_in_place(|| save(&changes.borrow_and_update()));
+            // Not borrowed meanwhile: a disk can hang, and its sender would wait for it.
+            let newest = Arc::clone(&changes.borrow_and_update());
+            let saved = tokio::task::block_in_place(|| save(&newest));
             let is_saved = saved.is_ok();
             let reason = saved.err().map(|error| error.to_string());
             fault.counted_by(&metrics.cache_failures).report(status, reason.as_deref());
@@ -55,14 +58,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("taken/state");
         let (metrics, status) = (Metrics::default(), Status::default());
-        let (changes, seen) = watch::channel(0);
+        let (changes, seen) = watch::channel(Arc::new(0));
         let save = |state: &i32| {
             replace::create_directory(path.parent().unwrap_or(Path::new("/")), Reader::Itself)?;
             replace::replace(&path, state.to_string().as_bytes(), PRIVATE, Reader::Itself)
         };
         std::fs::write(directory.path().join("taken"), "a file where the folder should be")
             .unwrap();
-        changes.send_replace(1);
+        changes.send_replace(Arc::new(1));
         let follow = async {
             while status.degraded.lines().is_empty() {
                 tokio::task::yield_now().await;
@@ -71,7 +74,7 @@ mod tests {
             assert!(reported[0].starts_with("cache: "), "{reported:?}");
             assert_eq!(metrics.cache_failures.get(), 1);
             std::fs::remove_file(directory.path().join("taken")).unwrap();
-            changes.send_replace(2);
+            changes.send_replace(Arc::new(2));
             while !std::fs::read(&path).is_ok_and(|state| state == b"2") {
                 tokio::task::yield_now().await;
             }

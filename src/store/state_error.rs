@@ -1,6 +1,6 @@
 //! Errors of the state directory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use files::error::FileError;
 use files::lock::LockError;
@@ -22,6 +22,18 @@ pub(crate) enum StateError {
         path.display()
     )]
     Occupied { path: PathBuf, url: String },
+}
+
+impl StateError {
+    /// The file that it is about, unless that is a lock.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(FileError { path, .. })
+            | Self::Unreadable(Unreadable { path, .. })
+            | Self::Occupied { path, .. } => Some(path),
+            Self::Lock(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

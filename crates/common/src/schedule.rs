@@ -7,6 +7,8 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+/// Wait after a failure that can pass without a change: a full disk may have room later.
+const RETRY: Duration = Duration::from_secs(5);
 /// Interval at which the clocks are compared, and the difference from which on a clock counts as set.
 const COMPARED: Duration = Duration::from_secs(10);
 
@@ -42,6 +44,11 @@ impl Schedule {
     pub fn wait_at_most(&mut self, wait: Duration) {
         let left = self.wait.map(|wait| wait.saturating_sub(self.looked_at.1.elapsed()));
         self.wait(left.map_or(wait, |left| left.min(wait)));
+    }
+
+    /// Looks again soon, because something failed.
+    pub fn retry(&mut self) {
+        self.wait_at_most(RETRY);
     }
 
     /// Waits for a change, or the time of the next look, or until the clock was set: then other things may be due. It is

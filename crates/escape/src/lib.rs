@@ -36,6 +36,11 @@ pub fn listed<S: AsRef<str>>(names: &[S], most: usize) -> String {
     }
 }
 
+/// The number of reasons after the one that is shown, if there are any: ` (and 2 more)`.
+pub fn and_more(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(" (and {count} more)") }
+}
+
 /// The first `most` characters of a text, with an ellipsis in place of what is left out.
 pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_the_directory_itself_is_nobodys_to_wait_for() {
+    fn a_lock_on_the_directory_itself_is_not_waited_for() {
         let directory = tempfile::tempdir().unwrap();
         let other = File::open(directory.path()).unwrap();
         other.lock().unwrap();

@@ -145,7 +145,9 @@ pub fn create_directory(path: &Path, reader: Reader) -> Result<(), FileError> {
             _ => Ok(()),
         }),
     };
-    made.map_err(FileError::at(path))
+    // What is stored in it could be lost with it. A directory that may not be read cannot be synced.
+    let synced = made.and_then(|()| File::open(above).map_or(Ok(()), |above| above.sync_all()));
+    synced.map_err(FileError::at(path))
 }
 
 /// Changes the owner of a directory that this process has just created.

@@ -1,4 +1,4 @@
-//! One watch of a directory for all that follow files in it: one set of notifications, and one look without them.
+//! One watch of directories for all that follow files in them: one set of notifications, and one look without them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use super::watch::{DirectoryWatch, Scanned};
 type Scan = Box<dyn FnMut(&dyn Fn(&Path) -> bool) -> Scanned + Send>;
 
 pub struct SharedWatch {
-    directory: PathBuf,
+    directories: Vec<PathBuf>,
     scans: Vec<Scan>,
 }
 
 impl SharedWatch {
-    pub fn new(directory: PathBuf) -> Self {
-        Self { directory, scans: Vec::new() }
+    pub fn new(directories: Vec<PathBuf>) -> Self {
+        Self { directories, scans: Vec::new() }
     }
 
     /// Calls `scan` at each look, as [`DirectoryWatch::scan`] does. It may block, and has no links that lead outside.
@@ -45,7 +45,7 @@ impl SharedWatch {
 
     /// Looks after each change, forever.
     pub async fn follow(mut self) {
-        let watch = DirectoryWatch::new(vec![self.directory]);
+        let watch = DirectoryWatch::new(self.directories);
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
             let mut all = Scanned::SETTLED;
             for scan in &mut self.scans {
@@ -73,7 +73,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let [a, b] = ["a", "b"].map(|name| directory.path().join(name));
         fs::write(&a, "1").unwrap();
-        let mut watch = SharedWatch::new(directory.path().to_owned());
+        let mut watch = SharedWatch::new(vec![directory.path().to_owned()]);
         let text = |path: PathBuf| move || Some(fs::read(&path).ok());
         let (of_a, of_b) = (watch.notify_of(text(a.clone())), watch.notify_of(text(b.clone())));
         let task = tokio::spawn(watch.follow());

@@ -242,7 +242,7 @@ mod tests {
 
     /// Modes that Butane's `isTypicalMode` accepts.
     #[test]
-    fn modes_that_people_want_are_let_be_in_either_writing() {
+    fn modes_that_people_want_are_accepted_in_either_notation() {
         let files = [
             0o644, 0o755, 0o600, 0o700, 0o640, 0o750, 0o400, 0o440, 0o444, 0o555, 0o500, 0o550,
             0o664, 0o660, 0o666, 0o775, 0o770, 0o777, 0o4755, 0o2755, 0o2750,

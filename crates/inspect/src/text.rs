@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_is_told_at_two_widths() {
+    fn the_way_is_shown_at_two_widths() {
         let took = Some(std::time::Duration::from_micros(1_500));
         let step = |name, outcome, seen: &[&str]| Step {
             name,

@@ -68,12 +68,12 @@ impl IssuerReader {
                 let spec = IssuerSpec::read(&listed.object.data["spec"], &listed.name);
                 let has_secrets =
                     |spec: &IssuerSpec| spec.signer != SignerSpec::MachineConfigServer;
-                let may_heal = spec.as_ref().is_ok_and(has_secrets);
+                let is_temporary = spec.as_ref().is_ok_and(has_secrets);
                 let issuer = match spec {
                     Ok(spec) => self.issuer(&listed.name, spec, now, &server).await?,
                     Err(fault) => Err(fault),
                 };
-                let waits_for_secret = may_heal && issuer.is_err();
+                let waits_for_secret = is_temporary && issuer.is_err();
                 all.push(IssuerObject { listed, issuer, waits_for_secret });
             }
         }

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_away_or_knows_nobody_is_everybody_s_trouble() {
+    fn a_server_that_is_away_or_knows_no_client_fails_all_requests() {
         for code in [401, 408, 429, 500, 503] {
             assert_eq!(requeue([Err(answer(422)), Err(answer(code))]), None, "{code}");
         }

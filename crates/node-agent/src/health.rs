@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use model::escape::and_more;
 use model::registry_ca::{Entries, MANAGED_NAMESPACE, MERGED_MAP};
 use model::registry_credentials;
 use telemetry::NodeCaMetrics;
@@ -42,10 +43,7 @@ impl Health {
             }
         };
         let condition = entries.refused.first().map(|first| {
-            let more = match entries.refused.len() - 1 {
-                0 => String::new(),
-                more => format!(" (and {more} more)"),
-            };
+            let more = and_more(entries.refused.len() - 1);
             format!("{first}{more}; the other entries are used")
         });
         // The log has each entry.

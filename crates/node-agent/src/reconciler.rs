@@ -157,7 +157,8 @@ impl<F: ManagedFiles> Reconciler<F> {
     ) -> io::Result<()> {
         let last_check = self.last_check.take();
         let directory = &OpenDirectory::open(&self.directory)?;
-        let is_due = now.duration_since(self.read_at).is_ok_and(|age| age >= self.resync);
+        // The clock can be set back.
+        let is_due = now.duration_since(self.read_at).map_or(true, |age| age >= self.resync);
         if is_due {
             self.read_at = now;
         }

@@ -155,7 +155,7 @@ fn reported(name: &str, place: &str, problem: &Problem<'_>) -> String {
         // It contains the name already.
         Problem::LockedOut(lockout) => lockout.to_string(),
         Problem::Refused(Fetch { url, .. }, refusal) => {
-            let then = if refusal.may_heal() { "retries until it is" } else { "gives up" };
+            let then = if refusal.is_temporary() { "retries until it is" } else { "gives up" };
             let by = format!("according to the tokens of {place}");
             format!("{name}: no config from {url}, {by}: {refusal}: a machine {then}")
         }

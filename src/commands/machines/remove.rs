@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use controllers::NAMESPACE;
 use files::bounded::remove_if_there;
+use files::lock::LockError;
 use time::OffsetDateTime;
 
 use super::named::name;
@@ -69,27 +70,34 @@ pub(crate) fn run(settings: &RemoveSettings, now: OffsetDateTime) -> anyhow::Res
             manifests.display()
         );
     }
-    if !is_done(&state, name) {
-        remove(&state, name, now).with_context(|| format!("machine {name}"))?;
-    }
+    revoke(&state, name, now).with_context(|| format!("machine {name}"))?;
     print_line(&format!("{name}: its token is revoked for good"));
     Ok(())
 }
 
-/// Waits for a running server. Returns `true` if it has followed the request.
-fn is_done(state: &StateDirectory, name: &str) -> bool {
+/// Waits until the server that runs has followed the request: it has the token in memory. Without one, does the same while
+/// none can start.
+fn revoke(state: &StateDirectory, name: &str, now: OffsetDateTime) -> anyhow::Result<()> {
     let started = Instant::now();
     let request = state.removed_path().join(name);
-    while request.exists() && started.elapsed() < LONGEST {
-        std::thread::sleep(LOOK);
+    while request.exists() {
+        match state.lock_for_serving() {
+            Ok(_lock) => {
+                state.revoke_machine(name, now)?;
+                discard_machine(&memory(state.path()), name)?;
+                state.note_removed(name)?;
+            }
+            Err(LockError::Served { process, .. }) => {
+                ensure!(
+                    started.elapsed() < LONGEST,
+                    "its token is not revoked yet: {process} serves from the directory, and has not followed the request in \
+                     {} s; it does so as soon as it can, and its log has the reason",
+                    LONGEST.as_secs()
+                );
+                std::thread::sleep(LOOK);
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
-    !request.exists()
-}
-
-/// Does what a server would do.
-fn remove(state: &StateDirectory, name: &str, now: OffsetDateTime) -> anyhow::Result<()> {
-    state.revoke_machine(name, now)?;
-    discard_machine(&memory(state.path()), name)?;
-    state.note_removed(name)?;
     Ok(())
 }

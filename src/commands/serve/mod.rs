@@ -104,7 +104,7 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
         CertificateReconciler::new(state.clone(), hosts, settings.certificates.policy());
     // A failure must not keep machines from the present certificates.
     certificates.reconcile();
-    let mut files = SharedWatch::new(state.path().to_owned());
+    let mut files = SharedWatch::new(vec![state.path().to_owned()]);
     certificates.follow(&mut files);
 
     let of_pointers = state.clone();

@@ -266,8 +266,8 @@ fn store_ledger(
     Some(file)
 }
 
-/// Follows the files of the serving certificate, by the watch of a state directory if they are in one, and the Secret until
-/// they exist. Returns the served pair.
+/// Follows the files of the serving certificate, by the watch of a state directory if they are in one, with all that are
+/// followed there; and the Secret until they exist. Returns the served pair.
 fn follow_pair(
     tasks: &mut Tasks,
     pair: ServingPair,
@@ -280,7 +280,9 @@ fn follow_pair(
         let follow = until_mounted(secret, Arc::clone(&active), reporting.clone());
         tasks.spawn("the task that waits for the serving certificate", follow);
     }
-    tasks.spawn("the task that follows the serving certificate", pair.follow(files));
+    let mut files = files.unwrap_or_else(|| pair.watch());
+    pair.follow(&mut files);
+    tasks.spawn("the task that follows files", files.follow());
     active
 }
 
@@ -307,7 +309,19 @@ async fn until_stopped(tasks: &mut Tasks, delay: Duration, status: &Status) -> a
 }
 
 /// Serves machines, once it listens.
-fn serving(machines: MachineRoutes, limits: Limits, balancers: Balancers) -> Serving {
+fn serving(machines: MachineRoutes, mut limits: Limits, balancers: Balancers) -> Serving {
+    let asked = limits.connections.all;
+    if let Ok((files, _)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        limits.connections = limits.connections.within(files);
+    }
+    let max_connections = limits.connections.all;
+    if max_connections < asked {
+        tracing::warn!(
+            max_connections,
+            fix = "raise the limit of open files, by ulimit -n or LimitNOFILE= of the unit, or lower --max-connections",
+            "the limit of open files allows fewer connections than --max-connections"
+        );
+    }
     let (connections, ledger) = (machines.metrics.connections.clone(), machines.ledger.clone());
     let router = machines::router(Arc::new(machines));
     Serving::new(router, limits, connections, Some(ledger), balancers)

@@ -34,12 +34,10 @@ use super::handshake::{classify, handshake};
 use super::handshake_queue::HandshakeQueue;
 use super::limits::Limits;
 use super::proxy_protocol;
-use super::send_buffer_limit::{Allowance, SendBufferLimit};
+use super::send_buffer_limit::{Allowance, Reserved, SendBufferLimit};
 use super::timeout_stream::TimeoutStream;
-use crate::server::answer::{self, CLOSE};
+use crate::server::answer::{self, CLOSE, NO_MEMORY};
 use crate::server::answer_body::{AnswerBody, End, OnEnd};
-
-const NO_MEMORY: &str = "too many answers are in progress\n";
 
 /// Peer of a connection, for the router in the extensions of requests.
 #[derive(Debug, Clone, Copy)]
@@ -220,15 +218,20 @@ impl Requester {
             || now.saturating_duration_since(activity.opened()) >= context.limits.age;
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(Arc::clone(&allowance));
         let Ok(mut response) = context.router.clone().call(request).await;
-        // A stream has no size; it goes out in parts, as what is too large to go out at once.
-        let is_scarce = allowance
-            .reserve_answer(size(&response).unwrap_or(u64::MAX))
-            .await
-            .unwrap_or_else(|_| {
-                response = answer::refused(RefusalCode::Overloaded, NO_MEMORY.to_owned());
-                true
-            });
+        let is_scarce = match response.extensions_mut().remove::<Reserved>() {
+            Some(Reserved { is_scarce }) => is_scarce,
+            // A stream has no size; it goes out in parts, as what is too large to go out at once.
+            None => allowance
+                .reserve_answer(size(&response).unwrap_or(u64::MAX))
+                .await
+                .unwrap_or_else(|_| {
+                    let line = format!("{NO_MEMORY}\n");
+                    response = answer::refused(RefusalCode::Overloaded, line);
+                    true
+                }),
+        };
         activity.answer(size(&response).unwrap_or_default());
         let mut response = response.map(|body| AnswerBody { body, on_end: activity });
         if is_last || is_scarce {

@@ -71,6 +71,18 @@ fn limit(most: usize) -> MaybeLimit {
     (most != 0).then_some(most)
 }
 
+/// Maximum number of files that a server opens apart from the connections of machines.
+const OTHER_FILES: u64 = 500;
+
+impl ConnectionLimits {
+    /// These limits in a process that may open so many files at once. Without a free one, no connection is accepted, and
+    /// none that is idle is closed for it.
+    pub(crate) fn within(self, files: u64) -> Self {
+        let most = files - (files / 4).min(OTHER_FILES);
+        Self { all: self.all.min(usize::try_from(most).unwrap_or(usize::MAX)), ..self }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -93,6 +105,19 @@ impl Limits {
         Self {
             connections: ConnectionLimits { all: 256, source: Some(64), bytes: 24 << 20 },
             ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_for_the_rest_of_the_server() {
+        let limits = Limits::default().connections;
+        for (files, all) in [(u64::MAX, 10_000), (10_500, 10_000), (4_096, 3_596), (400, 300)] {
+            assert_eq!(limits.within(files).all, all, "{files}");
         }
     }
 }

@@ -132,19 +132,23 @@ impl Serving {
     async fn accept(&self, listener: &Listener) {
         let transport = if listener.tls.is_some() { Transport::Tls } else { Transport::Plain };
         let Context { room, metrics, .. } = &self.context;
+        let mut is_failing = false;
         loop {
             let (stream, peer) = match listener.socket.accept().await {
                 Ok((stream, peer)) => (stream, canonical(peer)),
                 Err(error) => {
-                    tracing::warn!(
-                        %error,
-                        fix = "raise the limit that the error names, or lower --max-connections",
-                        "cannot accept a connection"
-                    );
+                    if !std::mem::replace(&mut is_failing, true) {
+                        tracing::warn!(
+                            %error,
+                            fix = "raise the limit that the error names, or lower --max-connections",
+                            "cannot accept a connection"
+                        );
+                    }
                     tokio::time::sleep(ACCEPT_RETRY).await;
                     continue;
                 }
             };
+            is_failing = false;
             let tls = listener.tls.as_ref().map(|tls| tls.load_full());
             // Closing makes Ignition retry, as a handshake error does.
             if let Some(None) = tls {

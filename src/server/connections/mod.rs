@@ -13,5 +13,5 @@ mod handshake_queue;
 pub(super) mod limits;
 pub(crate) mod listener;
 pub mod proxy_protocol;
-mod send_buffer_limit;
+pub(super) mod send_buffer_limit;
 mod timeout_stream;

@@ -50,9 +50,9 @@ const WAITS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(3
 #[derive(Debug, Clone)]
 pub(super) struct SendBufferLimit(Arc<Semaphore>);
 
-/// Memory that a connection may use for its client.
+/// Memory that a connection may use for its client, for the router in the extensions of requests.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(in crate::server) struct Allowance {
     room: SendBufferLimit,
     pub(super) permit: Permit,
     pub(super) activity: Activity,
@@ -66,6 +66,12 @@ pub(super) struct Allowance {
     /// Held until the next answer, or the connection's end, because the kernel may still hold the data.
     at_once: Mutex<Option<OwnedSemaphorePermit>>,
     is_bounded: AtomicBool,
+}
+
+/// An answer whose memory was reserved before it was recorded, for the connection in the extensions of the response.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::server) struct Reserved {
+    pub(in crate::server) is_scarce: bool,
 }
 
 impl SendBufferLimit {
@@ -118,7 +124,7 @@ impl Allowance {
 
     /// Waits until an answer of so many bytes may be sent. Returns true if memory is scarce, and fails after the
     /// maximum wait.
-    pub(super) async fn reserve_answer(&self, bytes: u64) -> Result<bool, Shed> {
+    pub(in crate::server) async fn reserve_answer(&self, bytes: u64) -> Result<bool, Shed> {
         if self.activity.written().saturating_add(bytes) <= SMALL {
             return Ok(false);
         }
@@ -209,7 +215,7 @@ pub(super) fn discard_on_close(socket: &impl AsFd) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::server) mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
@@ -218,7 +224,8 @@ mod tests {
     use crate::server::connections::connection_limiter::{ConnectionLimiter, Source};
     use crate::server::connections::limits::ConnectionLimits;
 
-    fn allowances(bytes: u64) -> impl Fn() -> Allowance {
+    /// Makes allowances of connections that are being answered, with so much memory for all of them.
+    pub(in crate::server) fn allowances(bytes: u64) -> impl Fn() -> Allowance {
         let limiter = ConnectionLimiter::new(ConnectionLimits { all: 100, source: None, bytes });
         let room = SendBufferLimit::new();
         move || {

@@ -1,5 +1,7 @@
 //! Tests of answers when inputs change.
 
+use std::time::Duration;
+
 use model::inputs::{Layering, Missing, SharedInputs};
 use serde_json::{Value, json};
 
@@ -64,6 +66,23 @@ async fn nothing_is_answered_before_anything_was_read() {
     let answers = Answers::new(true, Arc::default());
     assert_eq!(marker(&answers, "worker").await, Err(Refusal::NotRead));
     assert_eq!(answers.unready(), ["the inputs have not been read yet"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_answer_is_rendered_for_the_next_client_although_the_first_one_disconnects() {
+    let answers = Answers::new(true, Arc::default());
+    let inputs = inputs(ServingMode::Manifests, "rendered", &good("one"));
+    answers.replace(&inputs, SystemTime::UNIX_EPOCH);
+    {
+        let mut first = Box::pin(answers.answer("worker", SpecVersion::V3_1, Form::Plain));
+        assert!(futures_util::poll!(first.as_mut()).is_pending());
+    }
+    let rendered = async {
+        while answers.pools()[0].versions != [SpecVersion::V3_1] {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), rendered).await.unwrap();
 }
 
 #[tokio::test]

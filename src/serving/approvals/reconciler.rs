@@ -1,7 +1,7 @@
 //! Follows the approvals of machines: annotations, and the command's in the state directory.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::schedule::Schedule;
 use files::shared_watch::SharedWatch;
@@ -19,9 +19,6 @@ use time::format_description::well_known::Rfc3339;
 use super::MachineApprovals;
 use crate::serving::tokens::named_machines::MachineTokens;
 use crate::store::state_directory::{StateDirectory, StateError};
-
-/// Wait after a failure.
-const RETRY: Duration = Duration::from_secs(5);
 
 /// Reads who is approved, and ends approvals.
 pub(crate) struct ApprovalReconciler {
@@ -100,7 +97,7 @@ impl ApprovalReconciler {
         // What an approval is for is stored first. If that fails, it is reported, and the approval counts.
         if let Err(error) = self.store(&by_commands) {
             attention.push(error.to_string());
-            self.schedule.wait_at_most(RETRY);
+            self.schedule.retry();
         }
         let end = self.given.next_end().and_then(|up| self.approvals.instant(up));
         if let Some(end) = end {
@@ -124,7 +121,7 @@ impl ApprovalReconciler {
             }
             Err(error) => {
                 attention.push(error.to_string());
-                self.schedule.wait_at_most(RETRY);
+                self.schedule.retry();
                 ApprovalGrants::new()
             }
         }
@@ -160,7 +157,7 @@ impl ApprovalReconciler {
             stored.0.clone_from(ended);
         }
         if stored.1 != *bound {
-            state.write_bound_approvals(bound)?;
+            state.update_bound_approvals(&stored.1, bound)?;
             stored.1.clone_from(bound);
         }
         for (subject, at) in by_commands {

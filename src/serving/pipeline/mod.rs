@@ -36,6 +36,8 @@ pub(crate) struct Pipeline {
     wanted: WantedModes,
     boot_rules: BootRules,
     local: LocalState,
+    /// State of a directory until all of that is read: what a part of it lacks would be removed.
+    unread: Option<LocalState>,
     publisher: Publisher,
     policy: Arc<ArcSwap<Policy>>,
     /// True if something has changed, and what a change leaves for later is not done.
@@ -55,7 +57,7 @@ pub(crate) struct LocalState {
 
 impl Pipeline {
     /// Creates a pipeline without inputs. `known` has the records of tokens of an earlier process, and the keys of
-    /// another issuer. Requests are judged by `policy`.
+    /// another issuer. `local` of a directory is reconciled once all of that is read. Requests are judged by `policy`.
     pub(crate) fn new(
         rules: AccessRules,
         known: SnapshotParts,
@@ -63,12 +65,16 @@ impl Pipeline {
         policy: Arc<ArcSwap<Policy>>,
         publisher: Publisher,
     ) -> Self {
+        let is_directory = local.tokens.is_some();
+        let (unread, local) =
+            if is_directory { (Some(local), LocalState::default()) } else { (None, local) };
         Self {
             rules,
             known,
             wanted: WantedModes::default(),
             boot_rules: BootRules::default(),
             local,
+            unread,
             publisher,
             policy,
             is_unfinished: false,
@@ -82,16 +88,6 @@ impl Pipeline {
         mut records: watch::Receiver<Option<Records>>,
         mut keys: watch::Receiver<Option<SignedTokens>>,
     ) {
-        // Nothing else is due before all of a directory is read.
-        while self.is_directory_unread() && inputs.changed().await.is_ok() {
-            let inputs = inputs.borrow_and_update().clone();
-            tokio::task::block_in_place(|| {
-                if let Some(inputs) = inputs {
-                    self.take_inputs(inputs);
-                }
-                self.finish();
-            });
-        }
         loop {
             if self.is_unfinished {
                 tokio::task::block_in_place(|| self.finish());
@@ -136,7 +132,10 @@ impl Pipeline {
     /// Serves `inputs` from this call on. Their pointer configs are written once the pipeline runs: a restart with a
     /// thousand pools answers first.
     pub(crate) fn take_inputs(&mut self, inputs: Inputs) {
-        if self.is_directory_unread() {
+        if !inputs.is_partial
+            && let Some(local) = self.unread.take()
+        {
+            self.local = local;
             // What a part says is read again with the whole.
             self.wanted = WantedModes::default();
         }
@@ -151,13 +150,6 @@ impl Pipeline {
         self.apply(true);
     }
 
-    /// Returns `true` until all of a directory is read. Its state is not reconciled with a part, because what that lacks
-    /// would be removed.
-    fn is_directory_unread(&self) -> bool {
-        let is_part = self.known.inputs.as_ref().is_none_or(|inputs| inputs.is_partial);
-        is_part && self.local.tokens.is_some()
-    }
-
     /// Reports objects that are missing: machines get the last good answers meanwhile.
     fn report_missing(&self, missing: &Missing) {
         let lines: Vec<_> = missing.reports.iter().map(ToString::to_string).collect();
@@ -167,9 +159,6 @@ impl Pipeline {
     /// Reconciles the tokens of machines with their objects, if this process manages them. A new token is accepted once
     /// the policy that follows is in force.
     fn reconcile_machines(&mut self) {
-        if self.is_directory_unread() {
-            return;
-        }
         let Self { local, known, .. } = self;
         let Some(inputs) = &known.inputs else { return };
         if let Some(overlays) = &local.named.overlays {
@@ -186,9 +175,6 @@ impl Pipeline {
 
     /// Reads who is approved, before the rules are in force by which machines need it.
     fn reconcile_approvals(&mut self) {
-        if self.is_directory_unread() {
-            return;
-        }
         let Self { local, known, boot_rules, .. } = self;
         let (Some(reconciler), Some(inputs)) = (&mut local.approvals, &known.inputs) else {
             return;
@@ -230,9 +216,6 @@ impl Pipeline {
     /// Reconciles the tokens, if this process manages them, and returns their records. A new token is accepted before a
     /// pointer config contains it; the modes stay the same until the end.
     fn renew_records(&mut self) -> Option<Records> {
-        if self.is_directory_unread() {
-            return None;
-        }
         let Self { local, wanted, boot_rules, known, policy, rules, .. } = self;
         let accept = &mut |records: &Records| {
             let modes = policy.load().modes.clone();
@@ -281,17 +264,10 @@ impl Pipeline {
 
     /// Writes missing pointer configs of served pools, if this process does so.
     fn write_pointers(&mut self) -> Vec<(String, PathBuf)> {
-        if self.is_directory_unread() {
-            return Vec::new();
-        }
         let Some(inputs) = &self.known.inputs else { return Vec::new() };
         let Some(pointers) = &mut self.local.pointers else { return Vec::new() };
         let written = pointers.write(inputs.pools.keys());
-        // A fault of another file is reported where that is read.
-        let of_its_own = |(pool, reason): &(_, &String)| reason.contains(&format!("{pool}.ign"));
-        let failed = pointers.failed.iter().filter(of_its_own);
-        let failed: Vec<_> =
-            failed.map(|(pool, reason)| format!("pool {pool}: {reason}")).collect();
+        let failed = pointers.faults();
         self.degrade(faults::POINTER_CONFIGS, &failed);
         written
     }

@@ -2,16 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use common::schedule::Schedule;
 use files::stamp::FileStamp;
 use pki::Host;
 
 use crate::store::state_directory::{StateDirectory, StateError};
-
-/// Wait before the next attempt to write a pointer config.
-const RETRY: Duration = Duration::from_secs(5);
 
 /// Writes missing pointer configs.
 pub(crate) struct PointerWriter {
@@ -21,8 +18,8 @@ pub(crate) struct PointerWriter {
     port: u16,
     /// Stamps of files that have the pointer config of their pool.
     written: HashMap<PathBuf, FileStamp>,
-    /// Reasons why a pool has no pointer config.
-    pub(in crate::serving) failed: BTreeMap<String, String>,
+    /// Pools without a pointer config.
+    failed: BTreeMap<String, PointerFailure>,
     pub(in crate::serving) schedule: Schedule,
 }
 
@@ -60,29 +57,52 @@ impl PointerWriter {
                     self.written.extend(stamp.map(|stamp| (path.clone(), stamp)));
                     written.push((pool.clone(), path));
                 }
-                Some(Err(error)) => self.fail(pool, &error, &before),
+                Some(Err(error)) => {
+                    let is_of_file = error.path() == Some(&path);
+                    let failure = PointerFailure { reason: error.to_string(), is_of_file };
+                    self.fail(pool, failure, &before);
+                    if !matches!(error, StateError::Occupied { .. }) {
+                        self.schedule.retry();
+                    }
+                }
                 None => {}
             }
         }
         written
     }
 
-    /// Notes that a pool has no pointer config, and reports it unless it did `before`.
-    fn fail(&mut self, pool: &str, error: &StateError, before: &BTreeMap<String, String>) {
-        let text = error.to_string();
-        if before.get(pool) != Some(&text) {
+    /// The pools without a pointer config, for administrators, one line each. A fault of another file is reported where that
+    /// is read.
+    pub(in crate::serving) fn faults(&self) -> Vec<String> {
+        let of_file = self.failed.iter().filter(|(_, failure)| failure.is_of_file);
+        of_file.map(|(pool, failure)| format!("pool {pool}: {}", failure.reason)).collect()
+    }
+
+    /// Notes that a pool has no pointer config, and logs it unless it did `before`.
+    fn fail(
+        &mut self,
+        pool: &str,
+        failure: PointerFailure,
+        before: &BTreeMap<String, PointerFailure>,
+    ) {
+        if before.get(pool) != Some(&failure) {
             tracing::error!(
                 pool,
-                error = text,
+                error = failure.reason,
                 fix = "do what the error names; check space and permissions of the state directory",
                 "cannot write the pointer config"
             );
         }
-        self.failed.insert(pool.to_owned(), text);
-        if !matches!(error, StateError::Occupied { .. }) {
-            self.schedule.wait_at_most(RETRY);
-        }
+        self.failed.insert(pool.to_owned(), failure);
     }
+}
+
+/// Reason why a pool has no pointer config.
+#[derive(Debug, PartialEq)]
+struct PointerFailure {
+    reason: String,
+    /// True if the pool's own file is the reason.
+    is_of_file: bool,
 }
 
 /// A pool's pointer config at the last look.

@@ -1,6 +1,6 @@
 //! Follows the files of the serving certificate: a pair that matches is loaded, otherwise the previous one stays.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
@@ -9,7 +9,7 @@ use common::flags::TLS;
 use common::sync::lock;
 use files::replace::directory_of;
 use files::shared_watch::SharedWatch;
-use files::watch::{DirectoryWatch, Scanned};
+use files::watch::Scanned;
 use model::history::History;
 use model::objects::TlsProfile;
 use pki::Certificate;
@@ -101,13 +101,18 @@ impl ServingPair {
         ProfileFollower { active: Arc::clone(&self.active), status, flags, known: None }
     }
 
-    /// Loads the pair whenever its files change, forever. `shared` is the watch of their directory, if others follow it too.
-    pub(crate) async fn follow(self, shared: Option<SharedWatch>) {
+    /// A watch of the directories of its files.
+    pub(crate) fn watch(&self) -> SharedWatch {
         let PairFiles { certificate, key } = &self.files;
         let mut directories =
             vec![directory_of(certificate).to_owned(), directory_of(key).to_owned()];
         directories.dedup();
-        let scan = move |being_written: &dyn Fn(&Path) -> bool| {
+        SharedWatch::new(directories)
+    }
+
+    /// Loads the pair whenever its files change.
+    pub(crate) fn follow(self, watch: &mut SharedWatch) {
+        watch.add(move |being_written| {
             if being_written(&self.files.certificate) || being_written(&self.files.key) {
                 return Scanned::UNSETTLED;
             }
@@ -122,14 +127,7 @@ impl ServingPair {
                 metrics.certificate_failures.inc();
             }
             Scanned::SETTLED
-        };
-        match shared {
-            Some(mut watch) => {
-                watch.add(scan);
-                watch.follow().await;
-            }
-            None => DirectoryWatch::new(directories).follow(scan).await,
-        }
+        });
     }
 
     fn take_over(&self) -> Result<(), PairError> {

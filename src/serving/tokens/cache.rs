@@ -2,7 +2,6 @@
 //! unavailable.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use files::bounded;
 use files::error::FileError;
@@ -50,7 +49,7 @@ impl TokenCache {
         Reporting { metrics, status }: Reporting,
     ) {
         let mut saved = None;
-        let save = |now: &Arc<Published>| {
+        let save = |now: &Published| {
             if saved != now.records {
                 now.records.as_ref().map_or(Ok(()), |records| self.save(records))?;
                 saved.clone_from(&now.records);

@@ -1,9 +1,9 @@
 //! Tokens of single machines while they are used.
 //!
 //! ```text
-//!  request ──> check, begin ──> next ──> record ──┬─> a file of the state directory
-//!                  ^                       │      └─> the status of the machine's object
-//!                  └─── superseded ────────┘
+//!  request ──> check ──> begin ──> next ──> record ──┬─> a file of the state directory
+//!           (is it spent?)  ^                 │        └─> the status of the machine's object
+//!                           └── superseded ───┘
 //! ```
 //!
 //! A use is recorded before the answer that it is about. What is recorded of an answer is enough for the next process: it

@@ -11,6 +11,7 @@ use files::stamp::FileStamp;
 use files::watch::listing;
 use model::access::machine::{KnownMachine, TokenInUse as _};
 use model::access::{DirectoryToken, KnownMachines};
+use model::escape::and_more;
 use model::inputs::Missing;
 use model::objects::{FirstBootMachine, FirstBootMachines};
 use model::presence::unseen_due_in;
@@ -26,8 +27,6 @@ use crate::store::state_error::StateError;
 
 /// Maximum number of machines that get a token at once, each with some writes: other changes wait meanwhile.
 const MAX_AT_ONCE: usize = 200;
-/// Wait after a failure.
-const RETRY: Duration = Duration::from_secs(5);
 
 /// Makes, arms and revokes the tokens of machines.
 pub(crate) struct MachineReconciler {
@@ -94,7 +93,7 @@ impl MachineReconciler {
         self.schedule.wait(None);
         if !self.is_loaded {
             if let Err(error) = self.load() {
-                self.schedule.wait_at_most(RETRY);
+                self.schedule.retry();
                 return (KnownMachines::default(), vec![error.to_string()]);
             }
             self.is_loaded = true;
@@ -148,7 +147,7 @@ impl MachineReconciler {
             read.is_err()
         });
         if !self.unreadable.is_empty() {
-            self.schedule.wait_at_most(RETRY);
+            self.schedule.retry();
         }
     }
 
@@ -175,7 +174,7 @@ impl MachineReconciler {
         });
         let failed: Vec<_> = removed.collect();
         if !failed.is_empty() {
-            self.schedule.wait_at_most(RETRY);
+            self.schedule.retry();
         }
         failed
     }
@@ -226,7 +225,7 @@ impl MachineReconciler {
             Ok(()) => drop(self.up_to_date.insert(name.to_owned(), Arc::clone(machine))),
             Err(error) => {
                 self.up_to_date.remove(name);
-                self.schedule.wait_at_most(RETRY);
+                self.schedule.retry();
                 attention.push(format!("machine {name}: {error}"));
             }
         }
@@ -323,10 +322,7 @@ impl MachineReconciler {
     /// The machines without an object, in one line.
     fn unseen_line(&self) -> Option<String> {
         let first = self.unseen.first()?;
-        let more = match self.unseen.len() - 1 {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
+        let more = and_more(self.unseen.len() - 1);
         Some(format!(
             "machine {first}{more}: no FirstBootMachine found, possibly in the wrong directory of manifests; the token gets \
              503 until it is back, and is revoked after an hour; `machines remove` revokes it now"

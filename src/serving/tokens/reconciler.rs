@@ -15,8 +15,6 @@ use crate::store::token_files::TokensReconciled;
 
 /// Minimum wait between two looks without a change.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
-/// Wait after a failed look.
-const RETRY: Duration = Duration::from_secs(5);
 
 /// Manages tokens and pointer configs with tokens. Every step is atomic, so that the process can end at any time.
 pub(crate) struct TokenReconciler {
@@ -55,8 +53,8 @@ impl TokenReconciler {
                 (Some(records), attention)
             }
             Err(error) => {
-                // The error can pass without a change of these files: a full disk may have room later.
-                self.schedule.wait(RETRY);
+                self.schedule.wait(None);
+                self.schedule.retry();
                 (self.unwritten(wanted, now), vec![error.to_string()])
             }
         }

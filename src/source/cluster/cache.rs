@@ -92,7 +92,7 @@ impl Cache {
     /// Writes each newest snapshot until the sender is gone.
     pub(super) async fn flush(
         mut self,
-        snapshots: watch::Receiver<Snapshot>,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
         Reporting { metrics, status }: Reporting,
     ) {
         let save = |snapshot: &Snapshot| self.save(snapshot);

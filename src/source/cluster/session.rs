@@ -64,7 +64,7 @@ pub(super) struct Session {
     secrets: HashMap<SecretName, AbortOnDropHandle<()>>,
     /// Kinds that the cluster lacks, as it can.
     absent: BTreeSet<Kind>,
-    cache: Option<watch::Sender<Snapshot>>,
+    cache: Option<watch::Sender<Arc<Snapshot>>>,
     reporting: Reporting,
     inputs: watch::Sender<Option<Inputs>>,
     /// True if the inputs may have changed.
@@ -331,7 +331,7 @@ impl Session {
         if let Some(cache) = &self.cache
             && self.view.missing().is_empty()
         {
-            cache.send_replace(self.view.snapshot());
+            cache.send_replace(Arc::new(self.view.snapshot()));
         }
     }
 
@@ -370,7 +370,7 @@ impl Session {
                 );
             }
         }
-        let (sender, snapshots) = watch::channel(Snapshot::default());
+        let (sender, snapshots) = watch::channel(Arc::<Snapshot>::default());
         tokio::spawn(cache.flush(snapshots, self.reporting.clone()));
         self.cache = Some(sender);
     }

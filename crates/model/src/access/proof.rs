@@ -153,7 +153,7 @@ impl Refusal {
     }
 
     /// Returns `true` if the same request may succeed later: the server may receive the token, or time passes.
-    pub fn may_heal(self) -> bool {
+    pub fn is_temporary(self) -> bool {
         self.code().status().is_server_error()
     }
 

@@ -167,7 +167,7 @@ impl Object {
 
     fn of_kind(kind: &str, api_version: &str, value: Value) -> Result<Option<Self>, ObjectDefect> {
         let is_core = api_version == "v1";
-        let is_of = |group: &str| api_version.starts_with(group);
+        let is_of = |kind: &ObjectKind| kind.version_in(api_version).is_some();
         Ok(Some(match kind {
             "MachineConfigPool" => Self::MachineConfigPool(decode(kind, value)?),
             "MachineConfig" => Self::MachineConfig(decode(kind, value)?),
@@ -175,15 +175,15 @@ impl Object {
             "MachineOSConfig" => Self::MachineOsConfig(decode(kind, value)?),
             "MachineOSBuild" => Self::MachineOsBuild(decode(kind, value)?),
             "APIServer" => Self::ApiServer(decode(kind, value)?),
-            "Image" if is_of("config.openshift.io/") => Self::ImageConfig(decode(kind, value)?),
-            "Route" if is_of("route.openshift.io/") => Self::Route(decode(kind, value)?),
+            "Image" if is_of(ObjectKind::IMAGE) => Self::ImageConfig(decode(kind, value)?),
+            "Route" if is_of(ObjectKind::ROUTE) => Self::Route(decode(kind, value)?),
             "FirstBootMachine" if api_version == FIRST_BOOT_MACHINE_VERSION => {
                 let content = Content::of(&value["spec"]);
                 let machine: Arc<FirstBootMachine> = decode(kind, value)?;
                 let machine = Arc::unwrap_or_clone(machine).with_content(content);
                 Self::FirstBootMachine(Arc::new(machine))
             }
-            "FirstBootMachine" if is_of("machine-config-server.io/") => {
+            "FirstBootMachine" if is_of(ObjectKind::FIRST_BOOT_MACHINE) => {
                 return Err(format!("apiVersion: expected {FIRST_BOOT_MACHINE_VERSION}").into());
             }
             "Service" if is_core => Self::Service(decode(kind, value)?),

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_define_is_let_be() {
+    fn fields_of_other_api_groups_are_not_reported() {
         for object in [
             json!({"apiVersion": "image.openshift.io/v1", "kind": "Image", "dockerImageLayers": []}),
             json!({"apiVersion": "serving.knative.dev/v1", "kind": "Service", "specs": {}}),

@@ -327,7 +327,7 @@ mod tests {
             let status = refusal.code().status().as_u16();
             let found = advice(Err((status, &refusal.to_string()))).expect("a stuck machine");
             assert_eq!(found.title, NOT_ALLOWED, "{refusal}");
-            if !refusal.may_heal() {
+            if !refusal.is_temporary() {
                 assert_ne!(found.recovery, Some(Recovery::Retry), "{refusal}");
             }
         }

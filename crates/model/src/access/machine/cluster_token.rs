@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn another_token_is_told_and_the_one_before_does_not_come_back() {
+    fn another_token_is_learned_and_the_one_before_does_not_come_back() {
         let mut known = ClusterToken::of(&state(1, 1, used(0))).unwrap();
         let replaced = known.see(&state(2, 2, None)).unwrap();
         assert_eq!(replaced.sha256, Token::new([1; 32]).hash());

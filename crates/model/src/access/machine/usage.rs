@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn each_further_address_is_told_once_and_there_is_a_most_of_them() {
+    fn each_further_address_is_reported_once_up_to_a_bound() {
         let mut usage = Usage::default();
         let mut told = Vec::new();
         for last in [1, 1, 2, 1, 2, 3] {

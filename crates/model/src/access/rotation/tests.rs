@@ -386,7 +386,7 @@ fn a_revoked_token_is_replaced_and_stays_revoked() {
 }
 
 #[test]
-fn tokens_with_a_name_are_nobodys_to_end() {
+fn tokens_with_a_name_are_left_alone() {
     let mut world = World::new("worker", AccessMode::Audit, &[]);
     let named = Record {
         sha256: Token::new([200; 32]).hash(),

@@ -301,8 +301,8 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
 
 #[test]
 fn refusals_that_another_server_or_time_may_lift_are_503() {
-    let may_heal: Vec<_> =
-        Refusal::VARIANTS.iter().copied().filter(|refusal| refusal.may_heal()).collect();
+    let is_temporary: Vec<_> =
+        Refusal::VARIANTS.iter().copied().filter(|refusal| refusal.is_temporary()).collect();
     let expected = [
         Refusal::Unknown,
         Refusal::NotYet,
@@ -315,7 +315,7 @@ fn refusals_that_another_server_or_time_may_lift_are_503() {
         Refusal::PoolPlainPort,
         Refusal::NotApproved,
     ];
-    assert_eq!(may_heal, expected);
+    assert_eq!(is_temporary, expected);
     for mode in MODES {
         assert_eq!(mode.label().parse(), Ok(mode));
     }
