@@ -17,7 +17,7 @@ use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::manifests::{copied_fixtures, pool, write};
 use crate::support::server::{Server, serving};
-use crate::support::{wait_asking, wait_for};
+use crate::support::{wait_asking, wait_for, wait_until};
 
 /// A server on a state directory that stays, which enforces.
 fn serve(state: &Path) -> Server {
@@ -129,9 +129,7 @@ fn a_full_disk_opens_no_pool_that_is_to_be_enforced() {
     let server = serve(&state);
     assert_eq!(status(&tls(&server, &state), Some(&good)), 200);
     assert_closed(&server, &state);
-    wait_for("it to be told", || {
-        server.degraded().contains("No space left on device").then_some(())
-    });
+    wait_until("it to be told", || server.degraded().contains("No space left on device"));
 }
 
 #[test]
@@ -144,9 +142,9 @@ fn a_token_written_by_hand_into_a_pointer_config_opens_nothing() {
     let planted = text.replace(&good, &made_up);
     assert_ne!(planted, text);
     fs::write(pointers.join("planted.ign"), planted).expect("a writable folder");
-    wait_for("it to carry the pool's token", || {
+    wait_until("it to carry the pool's token", || {
         let now = fs::read_to_string(pointers.join("planted.ign")).expect("a pointer config");
-        now.contains(&good).then_some(())
+        now.contains(&good)
     });
     let client = tls(&server, directory.path());
     assert_eq!((status(&client, Some(&made_up)), status(&client, Some(&good))), (503, 200));
@@ -166,7 +164,7 @@ fn a_clock_that_was_ahead_holds_up_rotation_until_an_administrator_confirms_it()
     }
     let server = serve(directory.path()).until_ready();
     let reported = |server: &Server| server.degraded().contains("made later than now");
-    wait_for("it to be told", || reported(&server).then_some(()));
+    wait_until("it to be told", || reported(&server));
     let Said { status: code, error, .. } = tokens(directory.path(), &["rotate"]);
     assert!(error.ends_with("check the clock, or use --force if it is right\n"), "{error}");
     assert_eq!((code, error.lines().count()), (1, 1), "{error}");
@@ -176,7 +174,7 @@ fn a_clock_that_was_ahead_holds_up_rotation_until_an_administrator_confirms_it()
     let new = wait_for("a new token", || {
         embedded_token(directory.path(), "worker").filter(|now| *now != good)
     });
-    wait_for("it to be told no more", || (!reported(&server)).then_some(()));
+    wait_until("it to be told no more", || !reported(&server));
     for credential in [&good, &new] {
         assert_eq!(status(&tls(&server, directory.path()), Some(credential)), 200);
     }
@@ -191,8 +189,8 @@ fn give_one_without_headers(server: &Server, state: &Path) {
     fetch.remove("httpHeaders").expect("headers");
     pointer["storage"] = serde_json::json!({"files": [{"path": "/etc/rack"}]});
     fs::write(state.join("user-data/old.ign"), pointer.to_string()).expect("a writable folder");
-    wait_for("it to be told", || {
-        server.degraded().contains("the requests of its machines are refused: old").then_some(())
+    wait_until("it to be told", || {
+        server.degraded().contains("the requests of its machines are refused: old")
     });
 }
 
@@ -235,9 +233,9 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
     for start in 0..2 {
         let reported = "pool new: it is unknown whether its pointer configs have tokens";
         let contested = "pool new: it was or could have been enforced";
-        wait_for("it to be told", || {
+        wait_until("it to be told", || {
             let degraded = server.degraded();
-            (degraded.contains(reported) || degraded.contains(contested)).then_some(())
+            degraded.contains(reported) || degraded.contains(contested)
         });
         assert!(state.join("user-data/new.ign").exists());
         assert_eq!(get(&tls(&server, state), "new", None).status, 503, "{start}");
@@ -247,9 +245,7 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
         server = Server::prepared(command(&manifests, state, "enforce"));
     }
     drop(pinned);
-    wait_for("it to be enforced", || {
-        (get(&tls(&server, state), "new", None).status == 401).then_some(())
-    });
+    wait_until("it to be enforced", || get(&tls(&server, state), "new", None).status == 401);
 }
 
 #[test]
@@ -263,12 +259,12 @@ fn pools_that_are_missing_stay_enforced_and_come_back_so() {
     let (pools, away) = (manifests.join("pools.yaml"), top.path().join("pools.yaml"));
     fs::rename(&pools, &away).expect("a rename");
     let readiness = || String::from_utf8(server.metrics().get("/readyz").body).expect("text");
-    wait_for("the pools to be missing", || readiness().contains("is missing").then_some(()));
+    wait_until("the pools to be missing", || readiness().contains("is missing"));
     assert_eq!(status(&client, Some(&good)), 200);
     assert_closed(&server, state);
     assert_refused(&get(&client, "worker", None));
     fs::rename(&away, &pools).expect("a rename");
-    wait_for("the pools to be back", || (!readiness().contains("is missing")).then_some(()));
+    wait_until("the pools to be back", || !readiness().contains("is missing"));
     assert_eq!(status(&client, Some(&good)), 200);
     assert_closed(&server, state);
     assert_refused(&get(&client, "worker", None));
@@ -333,10 +329,8 @@ fn a_broken_file_opens_nothing_and_its_name_is_reported() {
                 fs::remove_dir(&path).expect("a folder");
             }
             fs::write(&path, &whole).expect("a writable folder");
-            wait_for("it to be mended", || {
-                (status(&tls(&server, state), Some(&good)) == 200).then_some(())
-            });
-            wait_for("it to be told no more", || (!server.degraded().contains(file)).then_some(()));
+            wait_until("it to be mended", || status(&tls(&server, state), Some(&good)) == 200);
+            wait_until("it to be told no more", || !server.degraded().contains(file));
         }
     }
     assert_eq!(embedded_token(state, "worker"), Some(good), "nothing was made anew");
@@ -418,9 +412,7 @@ fn a_token_of_the_last_day_that_there_is_ends_no_server() {
     let until = ["add", "never", "--pool", "worker", "--until", "9999-12-31"];
     let token = format!("Bearer {}", tokens(&server.state(), &until).output.trim());
     for credential in [&token, &good] {
-        wait_for("the server to know it", || {
-            (status(&server.tls(), Some(credential)) == 200).then_some(())
-        });
+        wait_until("the server to know it", || status(&server.tls(), Some(credential)) == 200);
     }
     assert!(server.is_running());
 }

@@ -30,10 +30,10 @@ const INFRA: &str = "infra";
 /// What may happen. The reconciler and the servers see pools by themselves, the servers later.
 const EVENTS: [fn(&mut TokenOrder); 17] = [
     |world| {
-        world.keep(1);
+        world.reconcile(1);
     },
     |world| {
-        world.keep(usize::MAX);
+        world.reconcile(usize::MAX);
     },
     TokenOrder::hear_list,
     TokenOrder::hear_pools,
@@ -138,7 +138,7 @@ impl TokenOrder {
     }
 
     /// The reconciler does so many writes, and tells whether it had more to do.
-    fn keep(&mut self, writes: usize) -> bool {
+    fn reconcile(&mut self, writes: usize) -> bool {
         for _ in 0..writes {
             self.made = self.made.wrapping_add(1);
             let List { records, evident, .. } = self.list.clone().unwrap_or_default();
@@ -329,7 +329,7 @@ impl TokenOrder {
         self.fails = true;
         self.toggle_failure();
         self.is_slip = false;
-        self.keep(usize::MAX);
+        self.reconcile(usize::MAX);
         self.hear_pools();
         self.hear_list();
         self.check();
@@ -355,7 +355,7 @@ impl TokenOrder {
 #[test]
 fn an_order_that_has_served_an_unauthenticated_client_does_so_no_more() {
     let mut enforced = TokenOrder::new();
-    enforced.keep(usize::MAX);
+    enforced.reconcile(usize::MAX);
     enforced.hear_list();
     enforced.check();
     let (keep, list, pools, cannot): (_, _, _, fn(&mut TokenOrder)) =
@@ -397,19 +397,19 @@ fn explore(world: &TokenOrder, depth: usize) -> usize {
 fn no_order_of_events_serves_an_unauthenticated_client() {
     let fresh = TokenOrder::new();
     let mut enforced = fresh.clone();
-    enforced.keep(usize::MAX);
+    enforced.reconcile(usize::MAX);
     enforced.hear_list();
     enforced.check();
     assert!(enforced.closed.contains_key(WORKER));
     // What was kept when a machine of the pool could have no token.
     let mut restorable = TokenOrder::new();
     EVENTS[14](&mut restorable);
-    restorable.keep(usize::MAX);
+    restorable.reconcile(usize::MAX);
     restorable.backup = restorable.list.clone();
     restorable.hear_list();
     assert_eq!(restorable.judged(WORKER, Credential::Missing), None, "it is open on evidence");
     EVENTS[14](&mut restorable);
-    restorable.keep(usize::MAX);
+    restorable.reconcile(usize::MAX);
     restorable.hear_list();
     restorable.check();
     assert!(restorable.closed.contains_key(WORKER));

@@ -18,7 +18,7 @@ use crate::support::machine::Machine;
 use crate::support::random::Random;
 use crate::support::server::{Server, binary, free_ports, serving};
 use crate::support::stop::Stop;
-use crate::support::{wait_asking, wait_for};
+use crate::support::{wait_asking, wait_for, wait_until};
 
 /// Fetches as Ignition does: what may heal is asked again, at first after 200 ms and at last every 5 s.
 /// Tells the answer that it ends with.
@@ -118,9 +118,9 @@ impl<'a> Storm<'a> {
         }
         annotate(manifests, "worker", mode);
         let status = if is_enforced { 401 } else { 200 };
-        wait_for("the mode", || {
+        wait_until("the mode", || {
             assert!(!self.stop.load(Ordering::SeqCst), "a machine was refused");
-            (get(unauthenticated, "worker", None).status == status).then_some(())
+            get(unauthenticated, "worker", None).status == status
         });
         if is_enforced {
             self.phase.fetch_add(1 - is_odd(), Ordering::SeqCst);
@@ -129,10 +129,10 @@ impl<'a> Storm<'a> {
 
     fn await_boots(&self, more: u64) {
         let before = self.boots.load(Ordering::SeqCst);
-        wait_for("machines to boot", || {
+        wait_until("machines to boot", || {
             let is_over = self.stop.load(Ordering::SeqCst);
             assert!(!is_over, "a machine was refused");
-            (self.boots.load(Ordering::SeqCst) >= before + more).then_some(())
+            self.boots.load(Ordering::SeqCst) >= before + more
         });
     }
 }
@@ -180,8 +180,8 @@ fn a_storm_of_boots_continues_while_tokens_rotate_and_modes_change() {
             storm.await_boots(15);
             println!("rotation {rotation}, {mode}: {} boots", storm.boots.load(Ordering::SeqCst));
         }
-        wait_for("real machines", || (storm.real.load(Ordering::SeqCst) >= 2).then_some(()));
-        wait_for("late machines", || (storm.late.load(Ordering::SeqCst) >= 3).then_some(()));
+        wait_until("real machines", || storm.real.load(Ordering::SeqCst) >= 2);
+        wait_until("late machines", || storm.late.load(Ordering::SeqCst) >= 3);
         drop(going_on);
     });
     let counts = [&storm.boots, &storm.late, &storm.refused, &storm.real];

@@ -11,7 +11,7 @@ use crate::support::browser::Browser;
 use crate::support::http::{Client, Response, connect_from, loopback};
 use crate::support::logged::Logged;
 use crate::support::server::{Server, binary, free_ports};
-use crate::support::{contract, in_repository, wait_for};
+use crate::support::{contract, in_repository, wait_for, wait_until};
 
 const PATHS: [&str; 9] = [
     "/",
@@ -58,7 +58,7 @@ fn a_page_whose_name_leads_here_reads_nothing() {
         let text = seen[1].as_str().expect("text");
         assert!(text.lines().count() == 1 && text.contains("\"rebound.example\""), "{text}");
     }
-    wait_for("the log", || server.log().contains("--metrics-name").then_some(()));
+    wait_until("the log", || server.log().contains("--metrics-name"));
 }
 
 #[test]
@@ -223,9 +223,7 @@ fn answers_that_nobody_reads_are_in_memory_once() {
     let all = metrics.get("/api/v1/machines").json();
     assert_eq!(all.as_array().map(Vec::len), Some(10_000));
     // It is one of ten thousand, and another has gone for it.
-    wait_for("it to be counted", || {
-        (server.metric("mcs_machines_forgotten_total") >= 1.0).then_some(())
-    });
+    wait_until("it to be counted", || server.metric("mcs_machines_forgotten_total") >= 1.0);
     let peak = most_resident_bytes(&server);
     println!("{} MiB at most", peak >> 20);
     // A rendering for each would be more than half a gigabyte.

@@ -12,7 +12,7 @@ use crate::support::in_repository;
 use crate::support::manifests::{self, machine_config, write};
 use crate::support::pair::Pair;
 use crate::support::server::{Server, binary, serving};
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 #[test]
 fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
@@ -154,8 +154,8 @@ fn the_reason_of_a_refusal_is_shown_to_administrators_alone() {
     };
     // Each from an address of its own: who is refused too often waits.
     let is_refused = |last, credential: &str| ask(&running, last, Some(credential)).status == 401;
-    wait_for("what was revoked to be known", || is_refused(6, &revoked).then_some(()));
-    wait_for("a token to end", || is_refused(7, &short).then_some(()));
+    wait_until("what was revoked to be known", || is_refused(6, &revoked));
+    wait_until("a token to end", || is_refused(7, &short));
     assert_eq!(ask(&running, 5, Some(&good)).status, 200);
     let cases = [
         (1, None, "no token"),
@@ -221,10 +221,10 @@ fn changes_are_reported_with_their_time() {
     write(directory.path(), "other.json", manifests::pool("other", "one"));
     let server = Server::serve(directory.path(), &[]);
     let reported = |what: &str| {
-        wait_for(what, || {
+        wait_until(what, || {
             let overview = server.overview();
             let changes = overview["changes"].as_array().expect("a list");
-            changes.iter().any(|change| change["what"] == what).then_some(())
+            changes.iter().any(|change| change["what"] == what)
         });
     };
     reported("pool worker: serves one");

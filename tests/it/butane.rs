@@ -12,7 +12,7 @@ use crate::support::contract::is_served;
 use crate::support::machine::Machine;
 use crate::support::manifests::{replace, with_files};
 use crate::support::server::{Server, binary, serving};
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 const EMPTY: &str = "variant: fcos\nversion: 1.5.0\n";
 
@@ -79,7 +79,7 @@ fn a_file_that_butane_refuses_is_named_with_its_words_and_the_last_good_config_s
     let words = "Butane: error at $.storage.files.0.path, line 5 col 11: path not absolute";
     let refused = &*format!("edge.bu: {words}");
     replace(&pools, "edge.bu", with_marker("bad").replace("/etc/marker", "etc/marker"));
-    wait_for("the log to name the fault", || server.log().contains(words).then_some(()));
+    wait_until("the log to name the fault", || server.log().contains(words));
     assert!(server.page("/readyz").contains(refused), "{}", server.page("/readyz"));
     // A client without a token sees no word of the file.
     let public = server.plain().get("/readyz").text();
@@ -182,7 +182,7 @@ fn the_variant_of_openshift_is_a_machine_config_of_the_files_pool() {
     is_stored(&above.path().join("state"));
     server.stop();
     let server = serve(above.path(), "off");
-    wait_for("the same config", || (answer(&server).body == before.body).then_some(()));
+    wait_until("the same config", || answer(&server).body == before.body);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::support::pair::Pair;
 use crate::support::rest::becomes_idle;
 use crate::support::server::{Server, binary, limited_output};
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 /// A MachineConfig with a marker.
 pub(crate) fn machine_config(name: &str, marker: &str) -> String {
@@ -70,7 +70,7 @@ fn kubelets_swap_of_a_symlinked_directory_is_followed() {
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     version(2, "two");
     marker_soon(&server, "worker", Ok("two"));
-    wait_for("readiness", || (server.readiness().0 == 200).then_some(()));
+    wait_until("readiness", || server.readiness().0 == 200);
 }
 
 #[test]
@@ -102,11 +102,11 @@ fn a_broken_manifest_leaves_the_last_good_state_and_is_named_everywhere() {
         assert!(reason.contains("a.yaml: "), "{broken:?}: {reason:?}");
         assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
         assert!(server.metric("mcs_input_problems") > 0.0);
-        wait_for("a log line with file and reason", || {
-            server.log().lines().any(|l| l.contains("ERROR") && l.contains("a.yaml")).then_some(())
+        wait_until("a log line with file and reason", || {
+            server.log().lines().any(|l| l.contains("ERROR") && l.contains("a.yaml"))
         });
         write(directory.path(), "a.yaml", machine_config("a", "one"));
-        wait_for("readiness to come back", || (server.readiness().0 == 200).then_some(()));
+        wait_until("readiness to come back", || server.readiness().0 == 200);
     }
     assert!(server.metric("mcs_input_failures_total") >= 4.0);
 }
@@ -121,8 +121,8 @@ fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
     assert!(reason.contains("pool worker: "), "{reason:?}");
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     fs::remove_file(directory.path().join("a.yaml")).expect("the file");
-    wait_for("readiness to notice", || {
-        server.readiness().1.contains("MachineConfig a not found").then_some(())
+    wait_until("readiness to notice", || {
+        server.readiness().1.contains("MachineConfig a not found")
     });
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     // Whether a version was asked for while it was good makes no difference.
@@ -196,7 +196,7 @@ fn a_hundred_pools_change_at_once(user_agent: &str) {
         fill(&marker);
         let changed = Stopwatch::start();
         for (name, old) in names.iter().zip(&old) {
-            wait_for("the new config", || (etag(&client, name) != *old).then_some(()));
+            wait_until("the new config", || etag(&client, name) != *old);
         }
         let took = changed.took();
         all_serve(&client, &marker);
@@ -262,11 +262,11 @@ fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
         assert_eq!(trusting(&old_pem).get("/healthz").status, 200);
         server.metrics().get("/readyz").body
     };
-    wait_for("readiness to name the pair", || {
-        String::from_utf8_lossy(&refused()).contains("serving certificate: ").then_some(())
+    wait_until("readiness to name the pair", || {
+        String::from_utf8_lossy(&refused()).contains("serving certificate: ")
     });
-    wait_for("a log line", || {
-        server.log().contains("the key does not belong to the certificate").then_some(())
+    wait_until("a log line", || {
+        server.log().contains("the key does not belong to the certificate")
     });
     assert!(server.metric("mcs_certificate_reload_failures_total") >= 1.0);
 
@@ -347,18 +347,16 @@ fn what_bootstrap_cannot_read_is_served_as_it_was_and_reported() {
     for file in BOOTSTRAP_FILES {
         for how in ["emptied", "half", "missing", "a folder", "a fifo", "a link to /dev/zero"] {
             damage(&base.join(file), how);
-            wait_for(&format!("{file} to be reported, {how}"), || {
-                server.readiness().1.contains(file).then_some(())
+            wait_until(&format!("{file} to be reported, {how}"), || {
+                server.readiness().1.contains(file)
             });
             assert_eq!(answer(), good, "{file}: {how}");
             mend(file);
-            wait_for("all to be in order", || {
-                (server.metric("mcs_input_problems") < 0.5).then_some(())
-            });
+            wait_until("all to be in order", || server.metric("mcs_input_problems") < 0.5);
         }
     }
     write(&base, BOOTSTRAP_FILES[1], machine_config("a", "two"));
-    wait_for("the change", || answer().1.contains("data:,two").then_some(()));
+    wait_until("the change", || answer().1.contains("data:,two"));
     // Without a good one from before it does not start.
     drop(server);
     damage(&kubeconfig, "half");
@@ -413,7 +411,7 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     let soon = |expected: &[&str]| {
         let changed = Stopwatch::start();
         let what = format!("{expected:?}");
-        wait_for(&what, || (registries(&server) == expected).then_some(()));
+        wait_until(&what, || registries(&server) == expected);
         changed.within(SOON, what);
     };
     let internal = [format!("{internal}.cluster.local:5000"), format!("{internal}:5000")];
@@ -421,8 +419,8 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     let both = ["registry-with-port.example.com:5000", "registry.example.com"];
     soon(&[&internal[..], &both].concat());
     let refused = "ConfigMap openshift-config/registry-ca: key \"bad\" has no certificate in PEM";
-    wait_for("the bad entry to be named", || {
-        server.readiness().1.lines().any(|line| line == refused).then_some(())
+    wait_until("the bad entry to be named", || {
+        server.readiness().1.lines().any(|line| line == refused)
     });
 
     // Added and removed; renamed with its reference; gone while it is named; no longer named.
@@ -432,9 +430,9 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     write(at, "image.json", image_config("next"));
     soon(&[&internal[..], &["next"]].concat());
     fs::remove_file(at.join("next.json")).expect("a removal");
-    wait_for("the missing map to be named", || {
+    wait_until("the missing map to be named", || {
         let named = "Image cluster: ConfigMap openshift-config/next is named";
-        server.readiness().1.contains(named).then_some(())
+        server.readiness().1.contains(named)
     });
     assert_eq!(registries(&server), [&internal[..], &["next"]].concat());
     fs::remove_file(at.join("theirs.json")).expect("a removal");

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::support::command::Said;
 use crate::support::logged::Logged;
 use crate::support::server::binary;
-use crate::support::{enter_own_network, in_repository, wait_for};
+use crate::support::{enter_own_network, in_repository, wait_until};
 
 /// Every command with its full name, the program itself first; not those that only show help.
 fn commands(command: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
@@ -292,7 +292,7 @@ fn pools_of_a_running_server_complete() {
     serve.arg("serve").arg(in_repository("ignition-fixtures"));
     serve.arg("--state-dir").arg(directory.path()).args(["--listen-address", "127.0.0.1"]);
     let _server = Logged::start("serve", &mut serve);
-    wait_for("its pools", || offers(lines[0]).then_some(()));
+    wait_until("its pools", || offers(lines[0]));
     for line in lines {
         assert!(offers(line), "{line}");
     }

@@ -212,10 +212,12 @@ fn a_config_arrives_over_a_slow_line_in_a_fraction_of_the_time() {
         println!("{flags:?}: {length} bytes took {took:?}");
         let least = Duration::from_secs(1) * u32::try_from(length).expect("bytes") / RATE;
         assert!(took > least, "the line is not slow");
-        took
+        (length, took)
     };
     let (compact, plain) = (took(&[]), took(&["--compact", "off"]));
-    assert!(compact < plain.mul_f64(0.4), "{compact:?} where the plain form takes {plain:?}");
+    assert!(10 * compact.0 < 4 * plain.0, "{compact:?} where the plain form takes {plain:?}");
+    // What both take of a busy machine's time can be more.
+    assert!(compact.1 < plain.1, "{compact:?} where the plain form takes {plain:?}");
 }
 
 /// A machine's disk after its first boot, without what differs from one boot to the next.

@@ -17,7 +17,7 @@ use crate::support::ignition_equal::differences;
 use crate::support::manifests::{machine_config, pool, yaml_documents};
 use crate::support::pair::Pair;
 use crate::support::server::Server;
-use crate::support::{in_repository, manifests, wait_for};
+use crate::support::{in_repository, manifests, wait_until};
 
 #[test]
 fn every_rendered_config_is_answered_as_by_the_reference() {
@@ -296,10 +296,10 @@ impl Bootstrap {
         let kubeconfig = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("UTF-8")];
         let server = Server::bootstrap(base.path(), &pair.certificate, &pair.key, &kubeconfig);
         let client = server.plain();
-        wait_for("the inputs to be read", || {
+        wait_until("the inputs to be read", || {
             let ready = client.get("/readyz");
             let named = String::from_utf8_lossy(&ready.body).contains("master");
-            (ready.status == 200 || named).then_some(())
+            ready.status == 200 || named
         });
         Self { server, pair, _base: base }
     }

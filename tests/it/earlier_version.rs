@@ -24,7 +24,7 @@ use crate::support::command::Said;
 use crate::support::http::Client;
 use crate::support::manifests::{copy_fixtures, write};
 use crate::support::server::{Server, binary, free_ports, serving};
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 const POOLS: [&str; 4] = ["edge", "master", "rack", "worker"];
 
@@ -422,9 +422,7 @@ fn an_earlier_version_can_read_what_is_written_now() {
     let state = directory.path().join("state");
     let server = Server::prepared(serve(manifests.path(), &state)).until_ready();
     let pointer = |name: &str| state.join(format!("user-data/machines/{name}.ign"));
-    wait_for("the pointer configs", || {
-        machines.iter().all(|it| pointer(it).exists()).then_some(())
-    });
+    wait_until("the pointer configs", || machines.iter().all(|it| pointer(it).exists()));
     let run = |arguments: &[&str]| {
         Said::by(binary().args(arguments).arg("--state-dir").arg(&state)).done();
     };
@@ -435,9 +433,7 @@ fn an_earlier_version_can_read_what_is_written_now() {
     for name in ["used", "armed", "approved"] {
         let credential = credential_in(&fs::read(pointer(name)).expect("a pointer config"));
         let client = Client::tls(server.secure(), &ca).named("localhost");
-        wait_for("the config", || {
-            (get(&client, "worker", credential.as_deref()).status == 200).then_some(())
-        });
+        wait_until("the config", || get(&client, "worker", credential.as_deref()).status == 200);
     }
     run(&["machines", "rearm", "armed"]);
     let mut remove = binary();
@@ -445,10 +441,10 @@ fn an_earlier_version_can_read_what_is_written_now() {
     Said::by(remove.arg("--state-dir").arg(&state)).done();
     let record =
         |name: &str| read::<shapes::MachineToken>(&state.join(format!("machines/{name}.json")));
-    wait_for("the token to be armed", || record("armed").usage.begun.is_none().then_some(()));
-    wait_for("the machine to be removed", || {
+    wait_until("the token to be armed", || record("armed").usage.begun.is_none());
+    wait_until("the machine to be removed", || {
         let removed = record("removed");
-        (removed.revoked.is_some() && !removed.earlier.is_empty()).then_some(())
+        removed.revoked.is_some() && !removed.earlier.is_empty()
     });
     server.stop();
 

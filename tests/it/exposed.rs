@@ -16,7 +16,7 @@ use crate::support::http::Client;
 use crate::support::manifests::{machine_config, pool, write, yaml_documents};
 use crate::support::server::Server;
 use crate::support::stopwatch::{HURRY, once_within};
-use crate::support::{in_repository, wait_for};
+use crate::support::{in_repository, wait_until};
 
 fn files(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
@@ -118,7 +118,7 @@ fn what_unauthenticated_clients_can_read_is_reported_to_administrators_alone() {
     };
     let line = "pool worker: unauthenticated clients can read /etc/kubernetes/kubeconfig \
                 (kubeconfig with credentials), unit db.service (password), kernelArguments (password)\n";
-    wait_for("administrators to be told", || (read(server.metrics()).1 == line).then_some(()));
+    wait_until("administrators to be told", || read(server.metrics()).1 == line);
     assert_eq!(read(server.metrics()).0, 200, "machines get what they should");
     for client in [server.plain(), server.tls()] {
         assert_eq!(read(client), (200, String::new()));
@@ -129,13 +129,13 @@ fn what_unauthenticated_clients_can_read_is_reported_to_administrators_alone() {
     assert!(page.contains("unit db.service (password)") && !page.contains("sesame"), "{page}");
     let logged = "served config contains secrets pool=worker files=[\"/etc/kubernetes/kubeconfig\"] \
                   units=[\"db.service\"] others=[\"kernelArguments\"] fix=\"enforce tokens: ";
-    wait_for("the log", || server.log().contains(logged).then_some(()));
+    wait_until("the log", || server.log().contains(logged));
     assert!(!server.log().contains("sesame"), "{}", server.log());
 
     // What is told follows what is served.
     fs::remove_file(directory.path().join("kubeconfig.json")).expect("a file");
     let line = line.replace("/etc/kubernetes/kubeconfig (kubeconfig with credentials), ", "");
-    wait_for("the token to go", || (read(server.metrics()).1 == line).then_some(()));
+    wait_until("the token to go", || read(server.metrics()).1 == line);
 }
 
 /// How long a thread works to find what is secret in a config with these files, by the processor's time.

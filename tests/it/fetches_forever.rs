@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::command::run;
 use crate::support::manifests::{machine_config, pool, write};
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const FIX: &str = "remove one of these references from the Ignition configs of the pools";
 
@@ -79,7 +79,7 @@ fn a_server_keeps_the_last_good_configs_and_names_the_round_until_it_ends() {
     let before = config("b");
     write_pool(directory.path(), "b", &fetching("/config/a"));
     let line = "pool b: b fetches a, which fetches b: machines would fetch forever; serving ";
-    wait_for("readiness to notice", || server.readiness().1.contains(line).then_some(()));
+    wait_until("readiness to notice", || server.readiness().1.contains(line));
     let (status, lines) = server.readiness();
     assert_eq!(status, 503, "{lines}");
     assert!(lines.contains("pool a: a fetches b, which fetches a: machines would"), "{lines}");
@@ -99,7 +99,7 @@ fn a_server_keeps_the_last_good_configs_and_names_the_round_until_it_ends() {
     assert_eq!(health.status, 1, "{}", health.text());
     assert!(health.text().contains("b fetches a") && health.text().contains(FIX), "{health:?}");
     write_pool(directory.path(), "b", &last());
-    wait_for("readiness to come back", || (server.readiness().0 == 200).then_some(()));
+    wait_until("readiness to come back", || server.readiness().0 == 200);
 }
 
 /// Its configuration is rendered elsewhere, so that nothing is merged here.
@@ -113,7 +113,7 @@ fn a_machine_waits_for_a_config_that_never_ended_and_inspect_says_why() {
     run(&["validate", path(&directory)]).refused(&[words]);
     run(&["render", "rack", path(&directory)]).refused(&[words]);
     let server = Server::serve_when_up(directory.path(), &[]);
-    wait_for("readiness", || server.readiness().1.contains(words).then_some(()));
+    wait_until("readiness", || server.readiness().1.contains(words));
     let answer = server.plain().get("/config/rack");
     assert_eq!(answer.status, 503);
     assert_eq!(answer.header("machine-config-server-refusal"), Some("fetches-forever"));

@@ -14,7 +14,7 @@ use crate::support::machine::Machine;
 use crate::support::manifests::{self, Manifest};
 use crate::support::server::Server;
 use crate::support::tree::{self, Node, Tree, What};
-use crate::support::{in_repository, resource, wait_for};
+use crate::support::{in_repository, resource, wait_until};
 
 /// Where Ignition says which units are enabled.
 const PRESETS: &str = "etc/systemd/system-preset/20-ignition.preset";
@@ -68,11 +68,11 @@ fn a_machine_that_trusts_another_ca_refuses_the_server() {
 
     let mut fetch = machine.start("fetch", &pointer.to_string());
     // It tries again for ever, so the second refusal says that the first was not the end.
-    wait_for("Ignition to refuse twice", || {
+    wait_until("Ignition to refuse twice", || {
         let log = fetch.log();
         assert!(!log.contains("GET result: OK"), "it fetched a config:\n{log}");
         let refusals = log.matches("x509: certificate signed by unknown authority").count();
-        (refusals >= 2).then_some(())
+        refusals >= 2
     });
     assert!(fetch.is_running(), "it gave up: {}", fetch.log());
     assert!(!machine.fetched_config().exists(), "it took a config");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::command::{Said, run_in};
 use crate::support::manifests::{machine_config, pool, with_files, write};
 use crate::support::server::{Server, binary, free_ports};
-use crate::support::{in_repository, wait_for};
+use crate::support::{in_repository, wait_for, wait_until};
 
 /// A directory with one pool `worker` of a MachineConfig with this Ignition config.
 fn directory(config: &Value) -> tempfile::TempDir {
@@ -125,7 +125,7 @@ fn networks_that_keep_nobody_away_are_reported_at_the_start() {
     let flags = ["--allow-from", "wroker=192.0.2.0/24", "--allow-from", "worker=127.0.0.0/8"];
     let server = Server::sample_cluster(&flags);
     let said = |text: &str| {
-        wait_for(text, || server.log().contains(text).then_some(()));
+        wait_until(text, || server.log().contains(text));
     };
     said("--allow-from names a pool that does not exist");
     said("pool=\"wroker\" meant=\"worker\"");
@@ -147,7 +147,7 @@ fn without_a_host_the_address_that_is_listened_on_goes_into_pointer_configs() {
     let pointer = wait_for("the pointer config", || std::fs::read_to_string(&path).ok());
     assert!(pointer.contains(&format!("https://127.0.0.1:{port}/config/worker")), "{pointer}");
     let shown = format!("https://127.0.0.1:{port}/config/POOL");
-    wait_for("the addresses", || server.log().contains(&shown).then_some(()));
+    wait_until("the addresses", || server.log().contains(&shown));
 }
 
 #[test]

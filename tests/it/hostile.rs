@@ -1,5 +1,6 @@
 //! Clients that take more than their share, and what unauthenticated clients can read and have logged.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -8,14 +9,14 @@ use std::os::unix::process::CommandExt as _;
 use std::panic::AssertUnwindSafe;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::faults::{cluster_with_a_file_of, cluster_with_a_large_config};
 use crate::support::http::{Client, Response, Stream, connect_from};
 use crate::support::manifests::copy_fixtures;
 use crate::support::server::Server;
 use crate::support::stopwatch::{Stopwatch, once_within};
-use crate::support::{contract, wait_for};
+use crate::support::{contract, wait_for, wait_until};
 
 const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const HEALTH: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -36,10 +37,10 @@ fn a_source_with_all_the_connections_it_may_have_keeps_no_other_out() {
     let limits = ["--max-connections", "60", "--max-connections-per-source", "40"];
     let server = Server::sample_cluster(&[&limits[..], &["--idle-timeout", "600s"]].concat());
     let held = idle(server.insecure(), 200);
-    wait_for("the last to have a place", || {
+    wait_until("the last to have a place", || {
         let shed = ["idle", "silent", "source_full"]
             .map(|it| server.counted("mcs_connections_shed_total", it));
-        (shed.iter().sum::<u64>() >= 160).then_some(())
+        shed.iter().sum::<u64>() >= 160
     });
     for client in [server.tls(), server.plain()] {
         for _ in 0..30 {
@@ -49,7 +50,7 @@ fn a_source_with_all_the_connections_it_may_have_keeps_no_other_out() {
         let own = client.from(GREEDY);
         assert_eq!(contract::config(&own, "master", "3.4.0").status, 200);
     }
-    wait_for("the others to be gone", || (server.metric("mcs_connections") <= 41.0).then_some(()));
+    wait_until("the others to be gone", || server.metric("mcs_connections") <= 41.0);
     drop(held);
 }
 
@@ -59,9 +60,7 @@ fn a_flood_of_the_administrators_listener_stays_its_own() {
     let address = server.metrics().address();
     let held = idle(address, 1_300);
     // One that had to go is counted until its task has ended.
-    wait_for("the others to be gone", || {
-        (server.metric("mcs_administrators_connections") <= 65.0).then_some(())
-    });
+    wait_until("the others to be gone", || server.metric("mcs_administrators_connections") <= 65.0);
     assert_eq!(contract::config(&server.tls(), "master", "3.4.0").status, 200);
     drop(held);
 }
@@ -93,8 +92,8 @@ fn asked(server: &Server, most: usize, mut before_each: impl FnMut()) -> (usize,
 fn a_connection_ends_after_its_number_of_requests_or_at_its_age() {
     let server = Server::sample_cluster(&["--max-requests-per-connection", "3"]);
     assert_eq!(asked(&server, 5, || {}), (3, true));
-    let server = Server::sample_cluster(&["--max-connection-age", "300ms"]);
-    let started = std::time::Instant::now();
+    let server = Server::sample_cluster(&["--max-connection-age", "2s"]);
+    let started = Instant::now();
     let (_, is_announced) = asked(&server, usize::MAX, || {
         assert!(started.elapsed().as_secs() < 60, "it goes on for ever");
     });
@@ -118,8 +117,8 @@ fn what_a_client_does_not_read_takes_little_memory() {
         held.push(stream);
     }
     let unsent = || unsent(server.insecure().port());
-    wait_for("all answers to be held up", || (unsent().len() >= 100).then_some(()));
-    let most = unsent().into_iter().max().expect("a connection");
+    wait_until("all answers to be held up", || unsent().len() >= 100);
+    let most = unsent().into_values().max().expect("a connection");
     assert!(most <= 128 << 10, "{most} bytes are held for one client");
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < 100 * (128 << 10), "{grown} bytes for 100 clients");
@@ -230,7 +229,7 @@ fn a_dozen_addresses_that_do_not_read_take_no_more_memory_than_is_allowed() {
     let held = unread(&server, "/config/large", 300);
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes for {} clients", held.len());
-    let kernel: u64 = unsent(server.secure().port()).into_iter().sum();
+    let kernel: u64 = unsent(server.secure().port()).into_values().sum();
     assert!(kernel < 8 << 20, "{kernel} bytes in the kernel for {} clients", held.len());
     for _ in 0..5 {
         // A connection that comes while memory is taken from others can be reset: Ignition asks again.
@@ -270,8 +269,8 @@ fn what_is_kept_of_large_handshakes_and_heads_takes_no_more_memory_than_is_allow
             stream.write_all(begun).ok().map(|()| stream)
         };
         let held: Vec<_> = (0..500).filter_map(begin).collect();
-        wait_for("those to be gone that there is no memory for", || {
-            (server.metric("mcs_connections") <= ALLOWED.1).then_some(())
+        wait_until("those to be gone that there is no memory for", || {
+            server.metric("mcs_connections") <= ALLOWED.1
         });
         let grown = server.resident_bytes().saturating_sub(before);
         assert!(grown < 2 * ALLOWED.0, "{grown} bytes for {} clients, {what}", held.len());
@@ -302,22 +301,28 @@ fn what_is_not_taken_is_gone(bytes: usize) {
         })
         .collect();
     let local = server.insecure().port();
-    wait_for("answers to be under way", || (unsent(local).len() >= 5).then_some(()));
-    wait_for("the kernel to hold nothing", || {
-        (server.metric("mcs_connections") <= 0.0 && unsent(local).is_empty()).then_some(())
+    // Not all at once on a busy machine.
+    let mut seen = BTreeSet::new();
+    wait_until("answers to be under way", || {
+        seen.extend(unsent(local).into_keys());
+        seen.len() >= 5
+    });
+    wait_until("the kernel to hold nothing", || {
+        server.metric("mcs_connections") <= 0.0 && unsent(local).is_empty()
     });
     drop(held);
 }
 
-/// Bytes that the kernel holds for each client of a port, by the table of its connections; those with
+/// Bytes that the kernel holds for each client of a port, by the client's address in the table of its connections; those with
 /// none are left out.
-fn unsent(port: u16) -> Vec<u64> {
+fn unsent(port: u16) -> BTreeMap<String, u64> {
     let table = fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
     let local = format!("0100007F:{port:04X}");
     let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
     let own = rows.filter(|row| row.get(1) == Some(&&*local) && row.get(3) != Some(&"0A"));
-    let bytes = own.map(|row| u64::from_str_radix(&row[4][..8], 16).expect("a number"));
-    bytes.filter(|bytes| *bytes > 0).collect()
+    let bytes = own
+        .map(|row| (row[2].to_owned(), u64::from_str_radix(&row[4][..8], 16).expect("a number")));
+    bytes.filter(|(_, bytes)| *bytes > 0).collect()
 }
 
 #[test]
@@ -363,6 +368,7 @@ fn a_source_fills_no_log_whatever_it_sends() {
             }
         }
     };
+    let started = Instant::now();
     std::thread::scope(|scope| {
         (0..CONNECTIONS).map(flood).for_each(|flood| drop(scope.spawn(flood)));
     });
@@ -373,8 +379,9 @@ fn a_source_fills_no_log_whatever_it_sends() {
     let longest = log.lines().map(str::len).max().expect("lines");
     assert!(longest < 1_100, "{longest} bytes in a line");
     let lines = log.lines().filter(|line| line.contains("10ffff")).count();
-    // The window may have ended meanwhile, once on a slow machine.
-    assert!((1_000..3_000).contains(&lines), "{lines} of 3000");
+    // As many as in each window, of which one was over for each 10 s.
+    let windows = usize::try_from(started.elapsed().as_secs()).expect("seconds") / 10 + 2;
+    assert!((1_000..=1_000 * windows).contains(&lines), "{lines} of 3000, {windows} windows");
 }
 
 /// What assisted-installer looks for, with the addresses of the machine in question.

@@ -14,7 +14,7 @@ use crate::support::in_repository;
 use crate::support::manifests::{self, machine_config};
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::Stopwatch;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const POOL: &str = r#"{"kind": "MachineConfigPool", "metadata": {"name": "worker"},
     "status": {"configuration": {"name": "a"}}}"#;
@@ -97,9 +97,7 @@ fn a_key_that_is_there_twice_leaves_the_last_good_state_and_is_named() {
         fs::write(&path, text).expect("a writable folder");
         refused(&server, "pool.json", r#"the key \"name\" appears twice in one mapping at line"#);
         fs::write(&path, POOL).expect("a writable folder");
-        wait_for("the file to be in order", || {
-            (server.metric("mcs_input_problems") < 0.5).then_some(())
-        });
+        wait_until("the file to be in order", || server.metric("mcs_input_problems") < 0.5);
     }
 }
 
@@ -113,9 +111,7 @@ fn links_to_the_directory_itself_change_nothing() {
     // A change that is served shows that the links were seen.
     let other = POOL.replacen("worker", "other", 1);
     fs::write(directory.path().join("other.json"), other).expect("a writable folder");
-    wait_for("the other pool", || {
-        (config(&server.plain(), "other", "3.4.0").status == 200).then_some(())
-    });
+    wait_until("the other pool", || config(&server.plain(), "other", "3.4.0").status == 200);
     assert!(server.metric("mcs_input_problems") < 0.5);
     server.until_ready();
 }

@@ -14,7 +14,7 @@ use crate::support::http::Client;
 use crate::support::manifests::{self, with_files, write};
 use crate::support::resource;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 const ROLE: &str = "machineconfiguration.openshift.io/role";
 const ANNOTATION: &str = "machine-config-server.io/kernel-arguments";
@@ -77,9 +77,7 @@ fn ignition_gets_kernel_arguments_in_the_specs_that_have_them_and_files_have_the
     // As soon as the daemon sets them, every byte is what it is without the annotation.
     write(directory.path(), "pool.json", pool(Some("machine-config-daemon")));
     let concatenated = json!(["console=tty0", "quiet", "quiet", r#"note="rack 12""#]);
-    wait_for("the daemon's", || {
-        (served(&server.plain(), "3.3.0")[1] == concatenated).then_some(())
-    });
+    wait_until("the daemon's", || served(&server.plain(), "3.3.0")[1] == concatenated);
     write(directory.path(), "pool.json", pool(None));
     let other = self::directory(None);
     let other = Server::serve(other.path(), &[]);

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,8 +15,8 @@ use crate::support::command::Said;
 use crate::support::contract::{SOON, config, is_served, marker};
 use crate::support::manifests::{self, pool, replace, with_files, write_often};
 use crate::support::server::{Server, binary, serving};
-use crate::support::stopwatch::once_within;
-use crate::support::wait_for;
+use crate::support::stopwatch::{Stopwatch, once_within};
+use crate::support::{wait_for, wait_until};
 
 /// A directory with a rendered pool `worker` and a merged one, `edge`, and its state directory.
 struct Served {
@@ -85,7 +85,7 @@ impl Served {
 /// Waits until what is served is stored.
 pub(crate) fn is_stored(state: &Path) {
     let index = state.join("last-good/index.json");
-    wait_for("what is served to be stored", || index.exists().then_some(()));
+    wait_until("what is served to be stored", || index.exists());
 }
 
 /// Waits until it is stored that each file is valid, so that a restart need not read all first.
@@ -196,7 +196,7 @@ fn restarts_without_the_manifests(is_directory_there: bool) {
     fs::rename(&away, site.manifests()).expect("a rename");
     site.write("a.yaml", machine_config("a", "worker", "worker-2"));
     is_served(&server, "worker", "worker-2");
-    wait_for("readiness", || (server.metrics().get("/readyz").status == 200).then_some(()));
+    wait_until("readiness", || server.metrics().get("/readyz").status == 200);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_restart_without_a_change_answers_for_a_pool_before_all_is_read() {
         let is_early = readiness.contains("the inputs have not been read yet");
         is_served(&server, "edge", "edge-1");
         let all = format!("pools={}", POOLS + 2);
-        wait_for("all to be read", || server.log().contains(&all).then_some(()));
+        wait_until("all to be read", || server.log().contains(&all));
         all_is_stored(&site.directory.path().join("state"));
         server.stop();
         is_early
@@ -267,7 +267,7 @@ fn what_was_removed_is_not_served_after_a_restart() {
     site.served_once();
     fs::remove_file(site.path("edge.yaml")).expect("a manifest");
     let server = site.start();
-    wait_for("the pool to be gone", || (marker(&server, "edge") == Err(503)).then_some(()));
+    wait_until("the pool to be gone", || marker(&server, "edge") == Err(503));
     is_served(&server, "worker", "worker-1");
 }
 
@@ -356,9 +356,9 @@ fn with_other_file() -> (Served, Server, PathBuf) {
 /// Changes a config. Returns the time until that is served.
 fn change(site: &Served, server: &Server, marker: &str) -> Duration {
     site.write("a.yaml", machine_config("a", "worker", marker));
-    let changed = Instant::now();
+    let changed = Stopwatch::start();
     is_served(server, "worker", marker);
-    changed.elapsed()
+    changed.took()
 }
 
 #[test]
@@ -369,9 +369,9 @@ fn changes_at_a_pace_are_served_after_many_writes_of_another_file() {
     let in_time = (0..PACED).filter(|number| {
         let marker = format!("paced-{number}");
         site.write("a.yaml", machine_config("a", "worker", &marker));
-        let changed = Instant::now();
+        let changed = Stopwatch::start();
         let mut is_served = false;
-        while !is_served && changed.elapsed() < PACE {
+        while !is_served && changed.took() < PACE {
             is_served = self::marker(&server, "worker").as_ref() == Ok(&marker);
         }
         is_served

@@ -7,7 +7,7 @@ use crate::support::command::Said;
 use crate::support::http::{Client, Response};
 use crate::support::manifests::first_boot_machine;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 pub(crate) const APPROVED: &str = "machine-config-server.io/approved";
 
@@ -51,16 +51,16 @@ impl<S: MachineSite> Held<S> {
     }
 
     fn waits(&self, server: &Server, pool: &str, credential: &str) {
-        wait_for("the machine to be held", || {
+        wait_until("the machine to be held", || {
             let answer = self.ask(server, pool, credential);
             let code = answer.header("machine-config-server-refusal");
-            (code == Some("approval-pending")).then_some(())
+            code == Some("approval-pending")
         });
     }
 
     fn has_status(&self, server: &Server, pool: &str, credential: &str, status: u16) {
-        wait_for(&format!("status {status}"), || {
-            (self.ask(server, pool, credential).status == status).then_some(())
+        wait_until(&format!("status {status}"), || {
+            self.ask(server, pool, credential).status == status
         });
     }
 
@@ -167,7 +167,7 @@ pub(crate) fn an_object_that_is_made_again_with_its_approval_waits_for_a_later_o
     // The time at which an object was made has whole seconds.
     let second = || now().split('.').next().map(str::to_owned);
     let before = second();
-    wait_for("another second", || (second() != before).then_some(()));
+    wait_until("another second", || second() != before);
     held.site.put(&approved);
     let credential = held.site.credential("rack-7");
     held.waits(&server, "worker", &credential);

@@ -15,7 +15,7 @@ use crate::support::machine::Machine;
 use crate::support::manifests::{self, with_files, write};
 use crate::support::server::Server;
 use crate::support::stopwatch::Stopwatch;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const POOL: &str = "
 apiVersion: machineconfiguration.openshift.io/v1
@@ -123,8 +123,8 @@ fn a_selector_that_selects_nothing_any_more_leaves_the_last_config() {
     let server = Server::serve(directory.path(), &[]);
     assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Hello"));
     write(directory.path(), "pool.yaml", POOL.replace("role: worker", "role: wroker"));
-    wait_for("the selector to be reported", || {
-        server.log().contains("no MachineConfig has the labels").then_some(())
+    wait_until("the selector to be reported", || {
+        server.log().contains("no MachineConfig has the labels")
     });
     assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Hello"));
 }
@@ -147,13 +147,13 @@ fn plain_configs_are_pools_without_any_object() {
     // A pointer config would have machines ask for ever.
     let pointer = fs::read_to_string(server.state().join("user-data/rack.ign")).expect("a file");
     write(directory.path(), "rack/20-site.ign", pointer);
-    wait_for("the pointer config to be refused", || {
-        server.log().contains("it is a pointer config").then_some(())
+    wait_until("the pointer config to be refused", || {
+        server.log().contains("it is a pointer config")
     });
     assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("four"));
     write(directory.path(), "rack/20-site.ign", "null");
-    wait_for("a file without a config to be refused", || {
-        server.log().contains("is not a JSON object").then_some(())
+    wait_until("a file without a config to be refused", || {
+        server.log().contains("is not a JSON object")
     });
     assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("four"));
 
@@ -193,9 +193,7 @@ fn a_change_of_one_of_three_thousand_machine_configs_is_served_within_a_second()
     assert_eq!(served(&server, "p7", "/etc/12").as_deref(), Ok("one"));
     write(folder.path(), "p7.yaml", of_pool(7, "two"));
     let changed = Stopwatch::start();
-    wait_for("the change", || {
-        (served(&server, "p7", "/etc/12").as_deref() == Ok("two")).then_some(())
-    });
+    wait_until("the change", || served(&server, "p7", "/etc/12").as_deref() == Ok("two"));
     changed.within(SOON, "a change of one of 100 pools");
 }
 

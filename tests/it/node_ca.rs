@@ -148,9 +148,9 @@ fn a_look_that_finds_all_in_step_touches_nothing() {
     let changes: Vec<_> = events.drain().into_iter().filter(Event::changes).collect();
     assert!(changes.is_empty(), "{changes:?}");
     // Once the stamps are old enough to be trusted, nothing is even opened.
-    crate::support::wait_for("a look without any event", || {
+    crate::support::wait_until("a look without any event", || {
         node.reconcile(&entries);
-        events.drain().is_empty().then_some(())
+        events.drain().is_empty()
     });
     let report = node.reconcile(&entries);
     assert_eq!(report.problems.len(), 1, "{report:?}");

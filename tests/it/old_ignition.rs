@@ -10,7 +10,7 @@ use crate::support::http::{Client, Response, loopback};
 use crate::support::machine::Machine;
 use crate::support::manifests::{machine_config, replace, with_files};
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const MIN: &str = "machine-config-server.io/min-ignition-version";
 const PLAIN_PORT: &str = "machine-config-server.io/plain-port";
@@ -58,9 +58,7 @@ fn an_old_ignition_is_held_until_the_rule_changes_and_everyone_sees_it() {
     let machine = Machine::new();
     let pointer = fs::read_to_string(server.state().join("user-data/worker.ign")).expect("a file");
     let mut stage = machine.start("fetch", &pointer);
-    wait_for("the machine to be held", || {
-        stage.log().contains("Service Unavailable").then_some(())
-    });
+    wait_until("the machine to be held", || stage.log().contains("Service Unavailable"));
     write(manifests.path(), &[(MIN, "3.0.0")]);
     assert!(stage.ended().success(), "{}", stage.log());
 

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::support::http::{Client, Response, Stream, connect_from, loopback};
 use crate::support::logged::Logged;
 use crate::support::server::{Server, free_ports};
-use crate::support::{DEADLINE, contract, wait_for};
+use crate::support::{DEADLINE, contract, wait_for, wait_until};
 
 const BALANCER: IpAddr = loopback(8);
 const UNTRUSTED_PROXY: IpAddr = loopback(7);
@@ -163,7 +163,7 @@ fn the_client_address_from_a_balancer_counts_on_both_ports() {
     assert_eq!(plain(&server, BALANCER, &whole, usize::MAX).expect("an answer").status, 200);
     assert!(is_known(&server, "192.0.2.14"));
     let logged = "Pool master requested by address:\"192.0.2.14:1\"";
-    wait_for("the log", || server.log().contains(logged).then_some(()));
+    wait_until("the log", || server.log().contains(logged));
     // Who is none has no header to send, and is who it is.
     let direct = contract::config(&server.tls().from(UNTRUSTED_PROXY), "master", "3.4.0");
     assert_eq!(direct.status, 200);
@@ -178,7 +178,7 @@ fn a_handshake_that_fails_behind_a_balancer_is_the_clients() {
     let mut stream = connect(BALANCER, server.secure());
     let garbage = [&version_1_of("192.0.2.20")[..], b"GET / HTTP/1.1\r\n\r\n"].concat();
     stream.write_all(&garbage).expect("a connection");
-    wait_for("the ledger", || is_known(&server, "192.0.2.20").then_some(()));
+    wait_until("the ledger", || is_known(&server, "192.0.2.20"));
     assert!(!is_known(&server, "127.0.0.8"));
 }
 
@@ -192,7 +192,7 @@ fn a_balancer_that_only_looks_is_no_machine_whose_handshake_fails() {
         let mut rest = Vec::new();
         assert_eq!(stream.read_to_end(&mut rest).expect("its end"), 0);
     }
-    wait_for("it to be over", || (server.metric("mcs_connections") < 1.0).then_some(()));
+    wait_until("it to be over", || server.metric("mcs_connections") < 1.0);
     assert!(!is_known(&server, "127.0.0.8"));
     assert!(!server.log().contains("TLS handshake failed"), "{}", server.log());
 }
@@ -230,7 +230,7 @@ fn nobody_else_is_believed() {
 
 #[test]
 fn a_balancer_that_sends_no_client_address_is_closed_and_counted() {
-    let server = behind_a_balancer(&["--handshake-timeout", "1s"]);
+    let server = behind_a_balancer(&["--handshake-timeout", "3s"]);
     let too_long = [&b"PROXY UNKNOWN "[..], &[b'x'; 200]].concat();
     for (bytes, reason) in [
         (GET.to_vec(), "absent"),
@@ -242,13 +242,13 @@ fn a_balancer_that_sends_no_client_address_is_closed_and_counted() {
     ] {
         let before = failures(&server, reason);
         assert_eq!(plain(&server, BALANCER, &bytes, usize::MAX), None, "{reason}");
-        wait_for("it to be counted", || (failures(&server, reason) > before).then_some(()));
+        wait_until("it to be counted", || failures(&server, reason) > before);
     }
     // Ended by the client half way, on the port with TLS.
     let mut stream = connect(BALANCER, server.secure());
     stream.write_all(&version_2_of([192, 0, 2, 40], &[])[..20]).expect("a connection");
     drop(stream);
-    wait_for("it to be counted", || (failures(&server, "connection") > 0).then_some(()));
+    wait_until("it to be counted", || failures(&server, "connection") > 0);
     // Says nothing, or half of it, for longer than a handshake may take.
     for (port, bytes) in [(server.secure(), &b""[..]), (server.insecure(), b"PROXY TCP4 192.0.2.4")]
     {
@@ -257,7 +257,7 @@ fn a_balancer_that_sends_no_client_address_is_closed_and_counted() {
         stream.write_all(bytes).expect("a connection");
         let mut rest = Vec::new();
         assert!(matches!(stream.read_to_end(&mut rest), Ok(0) | Err(_)));
-        wait_for("it to be counted", || (failures(&server, "timeout") > before).then_some(()));
+        wait_until("it to be counted", || failures(&server, "timeout") > before);
     }
     assert!(!is_known(&server, "127.0.0.8"), "a balancer is no machine");
     let log = server.log();
@@ -300,8 +300,8 @@ fn places_are_counted_for_the_clients_behind_a_balancer() {
     assert_eq!(server.counted("mcs_connections_shed_total", "idle"), 0);
     let greedy: Vec<_> = (0..8).map(|_| idle(&server, "192.0.2.99")).collect();
     assert_eq!(server.counted("mcs_connections_shed_total", "idle"), 5);
-    wait_for("those of the greedy one to end", || {
-        (greedy.iter().filter(|stream| is_open(stream)).count() == 3).then_some(())
+    wait_until("those of the greedy one to end", || {
+        greedy.iter().filter(|stream| is_open(stream)).count() == 3
     });
     assert!(others.iter().all(is_open));
 }
@@ -321,7 +321,7 @@ impl Haproxy {
         let [first, second, without] = ports;
         let (secure, insecure) = (server.secure(), server.insecure());
         let config = format!(
-            "defaults\n mode tcp\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
+            "defaults\n mode tcp\n timeout connect 60s\n timeout client 600s\n timeout server 600s\n timeout check 60s\n\
              listen first\n bind {first}\n server it {secure} source 127.0.0.8 send-proxy\n\
              listen second\n bind {second}\n server it {secure} source 127.0.0.8 send-proxy-v2 check inter 100ms\n\
              listen without\n bind {without}\n server it {insecure} source 127.0.0.8 send-proxy-v2\n"

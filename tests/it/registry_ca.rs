@@ -10,7 +10,8 @@ use bytes::Bytes;
 use model::objects::{ConfigMap, ImageConfig};
 use model::registry_ca::{
     ADMINISTRATOR_NAMESPACE, Administrators, Contents, MANAGED_NAMESPACE, MAX_BYTES, MERGED_MAP,
-    MergePlan, OPERATOR_MAP, Reason, RegistryCaMaps, RegistryHost, Write, collect, plan, read,
+    MergePlan, OPERATOR_MAP, Reason, Refused, RegistryCaMaps, RegistryHost, Write, collect, plan,
+    read,
 };
 use proptest::collection::btree_map;
 use proptest::prelude::*;
@@ -324,17 +325,18 @@ fn keys() -> impl Strategy<Value = String> {
     ]
 }
 
-fn values() -> impl Strategy<Value = Vec<u8>> {
+/// Values as bytes, which a failure prints on one line each.
+fn values() -> impl Strategy<Value = Bytes> {
     prop_oneof![
         3 => (0..6_usize).prop_map(|number| pem(number).into()),
         1 => (0..6_usize).prop_map(|number| BASE64.encode(pem(number)).into()),
         1 => (0..6_usize, 300_000..600_000_usize).prop_map(|(n, bytes)| large(n, bytes).into()),
-        1 => any::<Vec<u8>>(),
-        1 => any::<String>().prop_map(String::into_bytes),
+        1 => any::<Vec<u8>>().prop_map(Bytes::from),
+        1 => any::<String>().prop_map(Bytes::from),
     ]
 }
 
-type Entries = BTreeMap<String, Vec<u8>>;
+type Entries = BTreeMap<String, Bytes>;
 
 fn entries() -> impl Strategy<Value = Entries> {
     btree_map(keys(), values(), 0..6)
@@ -391,9 +393,7 @@ proptest! {
         prop_assert_eq!(&again.write, &Write::Nothing);
         prop_assert_eq!(&again.cas, &first.cas);
         // What did not fit and was nowhere but in the merged map is gone after the first.
-        let is_elsewhere = |r: &&model::registry_ca::Refused| {
-            !r.place.ends_with(MERGED_MAP)
-        };
+        let is_elsewhere = |r: &&Refused| !r.place.ends_with(MERGED_MAP);
         let refused: Vec<_> = first.refused.iter().filter(is_elsewhere).cloned().collect();
         prop_assert_eq!(&again.refused, &refused);
         let read = read(&after);
@@ -404,12 +404,14 @@ proptest! {
         // Each entry is used or refused, or gives way to the administrator's.
         let keys = mine.iter().flat_map(BTreeMap::keys);
         for key in keys {
-            let is_refused = first.refused.iter().any(|refused| refused.key == *key);
-            let is_used = RegistryHost::parse(key)
-                .is_ok_and(|host| first.cas.contains_key(&host));
-            prop_assert!(is_refused || is_used, "{:?}", key);
+            let host = RegistryHost::parse(key).ok();
+            // What does not fit is named as a ConfigMap has it.
+            let name = host.as_ref().map_or_else(|| key.clone(), RegistryHost::config_map_key);
+            let is_refused = |refused: &Refused| [key, &name].contains(&&refused.key);
+            let is_used = host.is_some_and(|host| first.cas.contains_key(&host));
+            prop_assert!(is_used || first.refused.iter().any(is_refused), "{:?}", key);
         }
-        let too_large = |r: &model::registry_ca::Refused| r.reason == Reason::TooLarge;
+        let too_large = |r: &Refused| r.reason == Reason::TooLarge;
         if !first.refused.iter().any(too_large) && !before.iter().flatten().any(|_| true) {
             prop_assert_eq!(first.missing.is_some(), mine.is_none() && is_named);
         }

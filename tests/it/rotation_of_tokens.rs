@@ -77,7 +77,7 @@ impl TokenYear {
     }
 
     /// The reconciler does so many writes, by its own clock, and dies. Tells whether it had more to do.
-    fn keep(&mut self, writes: u64, clock: OffsetDateTime) -> bool {
+    fn reconcile(&mut self, writes: u64, clock: OffsetDateTime) -> bool {
         for _ in 0..writes {
             self.made += 1;
             let mut random = [0; 32];
@@ -210,7 +210,7 @@ fn nobody_is_refused_for_good_and_no_token_outlives_its_end() {
         let (mut world, mut random) = (TokenYear::new(), Random(seed));
         while world.now < START + Duration::days(365) {
             let clock = clock(world.now, &mut random);
-            deaths += u64::from(world.keep(random.below(4), clock));
+            deaths += u64::from(world.reconcile(random.below(4), clock));
             world.check();
             world.happen(&mut random);
             world.check();
@@ -219,7 +219,7 @@ fn nobody_is_refused_for_good_and_no_token_outlives_its_end() {
         for pointer in &mut world.state.pointers {
             pointer.waits = false;
         }
-        while world.keep(1, world.now) {}
+        while world.reconcile(1, world.now) {}
         world.pass(LAG * 2);
         let current: BTreeMap<_, _> =
             POOLS.into_iter().map(|pool| (pool, world.state.issued.newest(pool))).collect();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::command::Said;
 use crate::support::server::{Server, binary, serving};
-use crate::support::{DEADLINE, in_repository, wait_for};
+use crate::support::{DEADLINE, in_repository, wait_until};
 
 /// A service manager's end of the socket.
 struct Manager(UnixDatagram);
@@ -98,7 +98,7 @@ fn a_server_serves_although_its_manager_is_gone() {
     let server = Server::prepared(serve(&directory.path().join("state"), "/no/such/socket"));
     let server = server.until_ready();
     let line = "cannot report to the service manager";
-    wait_for("the reason in the log", || server.log().contains(line).then_some(()));
+    wait_until("the reason in the log", || server.log().contains(line));
 }
 
 /// The objects of a log, each with the fields that all have.

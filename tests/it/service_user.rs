@@ -17,7 +17,7 @@ use crate::support::command::{Said, Store, at_once, done_at_once};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::server::{Server, binary, free_ports};
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 /// Numbers that are no account's.
 const USER: u32 = 47_110;
@@ -486,7 +486,7 @@ fn an_approval_of_root_is_followed_and_removed_by_the_service() {
     owned(&service.state().join("approvals"));
     owned(&approval);
     Machine::new().boot(&pointer);
-    wait_for("the end of the approval", || (!approval.exists()).then_some(()));
+    wait_until("the end of the approval", || !approval.exists());
     owned(&service.state().join("approvals.json"));
 }
 

@@ -11,7 +11,7 @@ use crate::support::contract::config;
 use crate::support::in_repository;
 use crate::support::manifests::copied_fixtures;
 use crate::support::server::{Server, binary, limited_output, serving};
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// `serve` on free ports.
 fn serve(manifests: &Path, state: &Path) -> Command {
@@ -135,7 +135,7 @@ fn files_with_tokens_that_all_users_can_read_are_reported_and_made_private_by_th
     let files = ["tokens.json", "access.json"].map(|name| state.join(name));
     let mode = |path: &PathBuf| Some(fs::metadata(path).ok()?.permissions().mode() & 0o777);
     let server = serve_enforced();
-    wait_for("the tokens", || (files.each_ref().map(mode) == [Some(0o600); 2]).then_some(()));
+    wait_until("the tokens", || files.each_ref().map(mode) == [Some(0o600); 2]);
     drop(server);
     for path in &files {
         fs::set_permissions(path, Permissions::from_mode(0o644)).expect("chmod");
@@ -175,10 +175,9 @@ fn a_pool_whose_name_is_too_long_for_a_pointer_config_is_reported() {
     let long = "a".repeat(253);
     let server = Server::serve(directory.path(), &[]);
     assert_eq!(config(&server.plain(), &long, "3.4.0").status, 200);
-    wait_for("the fault to be reported", || {
+    wait_until("the fault to be reported", || {
         let text = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
-        (text.contains("pointer configs: pool aaa") && text.contains("File name too long"))
-            .then_some(())
+        text.contains("pointer configs: pool aaa") && text.contains("File name too long")
     });
     assert!(server.state().join("user-data/b.ign").is_file());
     let mut validate = binary();

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use crate::support::command::Said;
 use crate::support::http::IGNITION;
 use crate::support::server::{Server, binary, free_ports};
-use crate::support::{in_repository, wait_for};
+use crate::support::{in_repository, wait_until};
 
 /// A command on a terminal, of 80 columns if nothing else is said, which ends when the value is dropped.
 struct OnTerminal {
@@ -48,10 +48,10 @@ impl OnTerminal {
     }
 
     fn shows(&mut self, text: &str) {
-        wait_for(text, || {
+        wait_until(text, || {
             let new = self.output.try_iter().collect::<Vec<_>>().concat();
             self.seen += &String::from_utf8_lossy(&new);
-            self.seen.contains(text).then_some(())
+            self.seen.contains(text)
         });
     }
 }

@@ -18,7 +18,7 @@ use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::pair::Pair;
 use crate::support::server::{Server, binary};
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// An alternative name that is an address of five bytes.
 const SHORT_ADDRESS: (&[u64], &[u8], bool) =
@@ -74,7 +74,7 @@ fn a_pair_that_machines_cannot_read_is_named_and_left_and_served() {
         }
         let server = Server::serve_with_state(&in_repository("ignition-fixtures"), state.path());
         let wanted = "no machine can boot with the serving certificate";
-        wait_for("the reason in the log", || server.log().contains(wanted).then_some(()));
+        wait_until("the reason in the log", || server.log().contains(wanted));
         assert_eq!(fs::read(state.path().join("tls.crt")).expect("a file"), before);
         assert!(fs::read(state.path().join("tls.key")).expect("a file").starts_with(&key));
     }
@@ -114,8 +114,8 @@ fn a_pair_that_machines_cannot_read_takes_no_other_pairs_place() {
     bring(other.path(), SHORT_ADDRESS);
     fs::rename(other.path().join("tls.key"), &pair.key).expect("a rename");
     fs::rename(other.path().join("tls.crt"), &pair.certificate).expect("a rename");
-    wait_for("the reason in the log", || {
-        server.log().contains("its extension subjectAltName is malformed").then_some(())
+    wait_until("the reason in the log", || {
+        server.log().contains("its extension subjectAltName is malformed")
     });
     assert_eq!(client.shown_certificate().expect("a handshake"), shown);
 }

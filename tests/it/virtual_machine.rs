@@ -24,7 +24,7 @@ use crate::support::registry::Registry;
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::virtual_machine::{self, HOST, VirtualMachine, program};
-use crate::support::{in_repository, manifests, wait_for};
+use crate::support::{in_repository, manifests, wait_for, wait_until};
 
 /// A pool whose machines report and turn themselves off, and a registry that they can pull from.
 struct ReportingPool {
@@ -217,7 +217,7 @@ fn a_machine_boots_by_its_first_pointer_after_two_rotations() {
     for _ in 0..2 {
         let before = site.cas();
         site.rotate();
-        wait_for("the rotation", || (site.cas() != before).then_some(()));
+        wait_until("the rotation", || site.cas() != before);
     }
     assert_ne!(fs::read(&first).expect("a pointer"), fs::read(site.pointer()).expect("a pointer"));
     assert_eq!(VirtualMachine::boot(&first).report(), site.expected());
@@ -268,10 +268,10 @@ fn a_machine_with_a_name_comes_up_with_its_own_address_and_its_token_opens_nothi
     });
     let started = Stopwatch::start();
     assert_eq!(copied(), 200, "the window is open");
-    wait_for("the report", || (server.metric("mcs_machine_tokens_shared") > 0.5).then_some(()));
+    wait_until("the report", || server.metric("mcs_machine_tokens_shared") > 0.5);
     started.within(Duration::from_secs(1), "the report of a copied token");
 
     let expected = ["rack-7 at 10.0.2.77/24".to_owned()].into_iter().chain(site.expected());
     assert_eq!(machine.report(), expected.collect::<Vec<_>>());
-    wait_for("the token to be spent", || (copied() == 401).then_some(()));
+    wait_until("the token to be spent", || copied() == 401);
 }

@@ -12,7 +12,7 @@ use crate::conformance::data;
 use crate::support::command::{Said, run};
 use crate::support::manifests::{self, files, write, yaml_documents};
 use crate::support::server::Server;
-use crate::support::{in_repository, wait_for};
+use crate::support::{in_repository, wait_for, wait_until};
 
 /// The four kinds of it, each where it is.
 const REASONS: [&str; 4] = [
@@ -81,17 +81,17 @@ fn what_has_no_effect_is_named_by_a_server_once_and_served_as_before() {
 
     // Another change says none of it again.
     let reported = || server.log().matches("ignored a field without effect").count();
-    wait_for("all five in the log", || (reported() == 5).then_some(()));
+    wait_until("all five in the log", || reported() == 5);
     let mut other = pool("v1");
     other["metadata"]["name"] = "other".into();
     write(directory.path(), "other.json", other);
-    wait_for("the other pool", || {
+    wait_until("the other pool", || {
         let answer = server.plain().request("GET", "/config/other", &accept);
-        (answer.status == 200).then_some(())
+        answer.status == 200
     });
     assert_eq!(reported(), 5, "{}", server.log());
     write(directory.path(), "pool.json", pool("v1"));
-    wait_for("the version to be corrected", || (!readiness().1.contains(version)).then_some(()));
+    wait_until("the version to be corrected", || !readiness().1.contains(version));
     assert_eq!(reported(), 5);
 }
 

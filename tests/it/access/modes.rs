@@ -12,7 +12,7 @@ use crate::support::command::Said;
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::server::{Server, binary, serving};
-use crate::support::{wait_asking, wait_for};
+use crate::support::{wait_asking, wait_for, wait_until};
 
 #[test]
 fn a_pool_says_itself_how_much_it_is_restricted() {
@@ -21,9 +21,9 @@ fn a_pool_says_itself_how_much_it_is_restricted() {
     let status = |pool: &str| get(&server.tls(), pool, None).status;
     assert_eq!([status("worker"), status("master")], [401, 200]);
     annotate(manifests.path(), "worker", "\"off\"");
-    wait_for("it to be open", || (status("worker") == 200).then_some(()));
+    wait_until("it to be open", || status("worker") == 200);
     annotate(manifests.path(), "worker", "enforce");
-    wait_for("it to be closed", || (status("worker") == 401).then_some(()));
+    wait_until("it to be closed", || status("worker") == 401);
     // What is not understood changes nothing.
     annotate(manifests.path(), "worker", "enforced");
     let line = wait_for("it to be told", || {
@@ -35,7 +35,7 @@ fn a_pool_says_itself_how_much_it_is_restricted() {
         line.contains("pool worker") && line.contains("expected off, audit or enforce"),
         "{line}"
     );
-    wait_for("it to be closed still", || (status("worker") == 401).then_some(()));
+    wait_until("it to be closed still", || status("worker") == 401);
     wait_for("it to be logged", || {
         let log = server.log();
         let line = log.lines().find(|line| line.contains("cannot read a pool's access mode"))?;
@@ -53,11 +53,11 @@ fn a_pool_that_does_not_exist_is_logged_as_such() {
     for credential in [None, Some(&*credential)] {
         assert_eq!(get(&server.tls(), "wroker", credential).status, 503);
     }
-    wait_for("both in the log", || {
+    wait_until("both in the log", || {
         let log = server.log();
         let refused =
             |line: &&str| line.contains("wroker") && line.contains("pool unknown to this server");
-        (log.lines().filter(refused).count() == 2).then_some(())
+        log.lines().filter(refused).count() == 2
     });
 }
 
@@ -101,9 +101,9 @@ fn enforcing_waits_for_pointer_configs_that_lack_a_token() {
     assert!(!counts(r#"mcs_access_mode{pool="worker",asked="enforce",mode="audit"} 1"#));
     assert!(counts("mcs_tokens_attention 0"));
     fs::write(&path, old.to_string()).expect("a writable folder");
-    wait_for("it to be told", || {
+    wait_until("it to be told", || {
         let degraded = server.degraded();
-        degraded.contains("the requests of its machines are refused").then_some(())
+        degraded.contains("the requests of its machines are refused")
     });
     assert_refused(&get(&state_client, "worker", None));
 }
@@ -138,9 +138,9 @@ fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
         command.args(["--access", "enforce"]);
         let server = Server::prepared(command);
         let mut seen = BTreeSet::new();
-        wait_for("it to be ready", || {
+        wait_until("it to be ready", || {
             seen.insert(get(&server.plain(), "worker", None).status);
-            (server.plain().get("/readyz").status == 200).then_some(())
+            server.plain().get("/readyz").status == 200
         });
         assert!(seen.is_subset(&[401, 503].into()), "start {start}: {seen:?}");
         // What is broken is never taken for nothing.
@@ -157,9 +157,7 @@ fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
             let text = fs::read_to_string(state.path().join("access.json")).expect("text");
             assert_eq!(text, "{\"tokens\": [", "it is not written over");
             fs::remove_file(state.path().join("access.json")).expect("a file");
-            wait_for("it to be mended", || {
-                (get(&server.plain(), "worker", None).status == 401).then_some(())
-            });
+            wait_until("it to be mended", || get(&server.plain(), "worker", None).status == 401);
         }
     }
 }
@@ -227,14 +225,12 @@ fn a_misspelt_access_mode_opens_no_pool() {
         });
         fs::write(manifests.path().join("extra.json"), pool.to_string())
             .expect("a writable folder");
-        wait_for("the change", || {
+        wait_until("the change", || {
             let pools = server.overview()["pools"].to_string();
-            pools.contains("extra").then_some(())
+            pools.contains("extra")
         });
         assert_eq!(get(&server.tls(), "worker", None).status, 503, "{slip}");
         annotate(manifests.path(), "worker", "audit");
-        wait_for("it to be open", || {
-            (get(&server.tls(), "worker", None).status == 200).then_some(())
-        });
+        wait_until("it to be open", || get(&server.tls(), "worker", None).status == 200);
     }
 }

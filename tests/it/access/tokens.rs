@@ -5,7 +5,7 @@ use std::fs;
 use crate::support::access::{credential, enforcing, get};
 use crate::support::command::{Said, Store};
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 /// Runs `tokens` on the folder where a server keeps its state.
 fn tokens(server: &Server, arguments: &[&str]) -> Said {
@@ -25,7 +25,7 @@ pub(crate) fn a_named_token_opens_its_pools_until_it_is_revoked(
     let bearer = format!("Bearer {}", token.trim());
     let all = |pool: &str, expected: u16| status(pool, &bearer).iter().all(|it| *it == expected);
     for pool in pools {
-        wait_for("the servers to know it", || all(pool, 200).then_some(()));
+        wait_until("the servers to know it", || all(pool, 200));
     }
     assert!(all("master", 401), "{:?}", status("master", &bearer));
     let list = tokens(&["list"]).done().output;
@@ -37,7 +37,7 @@ pub(crate) fn a_named_token_opens_its_pools_until_it_is_revoked(
 
     tokens(&added).refused(&["rack-7: a token has this name already"]);
     tokens(&["revoke", "rack-7"]).done();
-    wait_for("it to be refused", || all(pools[0], 401).then_some(()));
+    wait_until("it to be refused", || all(pools[0], 401));
     tokens(&["revoke", "rack-7"]).refused(&[]);
     assert!(tokens(&["list"]).done().output.contains("revoked"));
 }
@@ -68,7 +68,7 @@ fn a_rotation_replaces_tokens_and_those_before_go_on_for_a_while() {
     let status = |credential: &str| get(&server.tls(), "worker", Some(credential)).status;
     assert_eq!([status(&before), status(&after)], [200, 200]);
     fs::write(&clock, "+2h").expect("a file");
-    wait_for("the one before to end", || (status(&before) == 401).then_some(()));
+    wait_until("the one before to end", || status(&before) == 401);
     assert_eq!(status(&after), 200);
     let log = server.log();
     let metric = "mcs_access_total{pool=\"worker\",mode=\"enforce\",verdict=\"expired\"}";
@@ -85,7 +85,7 @@ fn a_token_that_leaked_is_replaced_at_once() {
     let line = list.lines().find(|line| line.contains("worker")).expect("a line");
     let id = line.split_whitespace().next().expect("an id");
     tokens(&server, &["revoke", id]).done();
-    wait_for("another token", || (credential(&server, "worker") != leaked).then_some(()));
+    wait_until("another token", || credential(&server, "worker") != leaked);
     let refused = || (get(&server.tls(), "worker", Some(&leaked)).status == 401).then_some(());
     wait_for("it to be refused", refused);
     let now = credential(&server, "worker");

@@ -11,7 +11,7 @@ use crate::support::access::{credential, enforcing, get, unknown};
 use crate::support::http::{Client, Response, loopback};
 use crate::support::in_repository;
 use crate::support::server::{Server, binary, serving};
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// The answer to a head that is written as it is.
 fn raw(client: &Client, headers: &[u8]) -> Option<Response> {
@@ -154,10 +154,10 @@ fn ways_to_fail(server: &Server) -> [(&'static str, Option<String>); 6] {
     ];
     run(&["revoke", "r"]);
     for (name, credential) in &ways[3..] {
-        wait_for(name, || {
+        wait_until(name, || {
             let client = server.tls().from(loopback(90));
             let answer = get(&client, "worker", credential.as_deref());
-            (answer.status == 401).then_some(())
+            answer.status == 401
         });
     }
     ways

@@ -17,8 +17,8 @@ use crate::support::access::{credential, enforcing, get};
 use crate::support::http::{Client, loopback};
 use crate::support::meanwhile::{Meanwhile, meanwhile};
 use crate::support::server::{Server, serving};
-use crate::support::wait_for;
 use crate::support::{in_repository, manifests};
+use crate::support::{wait_for, wait_until};
 
 /// An issuer of signed tokens, with its keys in a file.
 struct Issuer {
@@ -216,11 +216,11 @@ fn keys_are_replaced_while_machines_boot() {
         for (number, pair) in (0_u8..).zip(keys.windows(2)) {
             boots.continues(10);
             issuer.publish(&json!({"keys": [pair[0].jwk(), pair[1].jwk()]}));
-            wait_for("the new key", || (status(&pair[1], 30 + number) == 200).then_some(()));
+            wait_until("the new key", || status(&pair[1], 30 + number) == 200);
             assert_eq!(status(&pair[0], 40), 200);
             current.fetch_add(1, Ordering::SeqCst);
             issuer.publish(&json!({"keys": [pair[1].jwk()]}));
-            wait_for("the old key to end", || (status(&pair[0], 50 + number) == 503).then_some(()));
+            wait_until("the old key to end", || status(&pair[0], 50 + number) == 503);
         }
         boots.continues(10);
         what_cannot_be_used_leaves_the_key_before(&issuer, &server, &keys[4], boots);
@@ -257,9 +257,7 @@ fn what_cannot_be_used_leaves_the_key_before(
         assert!(reported.lines().count() == 1 && !reported.contains("secret"), "{reported}");
         boots.continues(10);
         issuer.publish(&json!({"keys": [key.jwk()]}));
-        wait_for("it to be told no more", || {
-            (!degraded().to_string().contains("jwks.json")).then_some(())
-        });
+        wait_until("it to be told no more", || !degraded().to_string().contains("jwks.json"));
     }
 }
 

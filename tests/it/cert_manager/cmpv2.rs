@@ -16,7 +16,7 @@ use crate::support::cert_manager::{Approver, collection, until, value};
 use crate::support::cluster::NAMESPACE;
 use crate::support::cmp_ca::{CmpCa, NAME, Quirk, REFERENCE, SECRET, Seen};
 use crate::support::server::binary;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const P10CR: u8 = 4;
 const CORPORATE: &str =
@@ -115,9 +115,7 @@ fn a_certificate_becomes_a_secret_by_an_issuer_as_the_book_shows_it() {
     site.secret("default", "corporate-ca", &[("password", &password), ("ca.crt", &ca.root())]);
     let text = example("how-to/cmpv2-issuer.md", "kind: CMPv2Issuer\nmetadata:");
     let url = format!("https://localhost:{}/pkix", ca.address().port());
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    fs::write(file.path(), with(&text, "https://ca.example.com/pkix", &url)).expect("a write");
-    site.cluster.apply(&["-f", file.path().to_str().expect("text")]);
+    site.cluster.apply_text(&with(&text, "https://ca.example.com/pkix", &url));
     let path = format!("{}/shop", collection("default", "certificates"));
     until(&site.cluster, &path, "Ready", "True", "Ready");
 
@@ -197,7 +195,7 @@ fn a_request_that_fails_temporarily_is_retried_until_it_succeeds() {
     let absent = site.approved("absent", &["b.apps.example.com"]);
     site.waits_for(&absent, "answers 404 Not Found");
     let reported = "CMPv2Issuer default/corporate: http://";
-    wait_for("it to be logged", || site.issuer.log().contains(reported).then_some(()));
+    wait_until("it to be logged", || site.issuer.log().contains(reported));
     ca.behave(Quirk::WrongNonce);
     site.waits_for(&absent, "it does not repeat the nonce");
     ca.behave(Quirk::None);
@@ -261,7 +259,7 @@ fn a_request_that_goes_away_is_not_asked_for_any_more() {
     let (site, ca) = (IssuingCluster::new(Approver::Off), CmpCa::start(Quirk::Waits(usize::MAX)));
     site.corporate(&ca);
     let path = site.approved("gone", &["a.apps.example.com"]);
-    wait_for("two polls", || (ca.seen().len() > 2).then_some(()));
+    wait_until("two polls", || ca.seen().len() > 2);
     site.cluster.delete(&path);
     // One more poll may be under way; after a second request of another answer there are no polls of the first.
     ca.behave(Quirk::None);

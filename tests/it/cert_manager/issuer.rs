@@ -13,7 +13,7 @@ use super::site::{GROUP, IssuingCluster, issuers, of_cluster};
 use crate::support::cert_manager::{Approver, collection, condition, make, until, value};
 use crate::support::cluster::NAMESPACE;
 use crate::support::openssl::{openssl, verify};
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// The policy that the requests below keep to.
 fn policy() -> Value {
@@ -190,8 +190,8 @@ fn an_issuer_without_its_secret_says_so_and_signs_once_it_is_there() {
     assert!(message(&reported, "Ready").contains(&account), "it may not read it: {reported}");
     site.allow_secrets("default");
     let absent = "Secret default/own not found";
-    wait_for("the issuer to say what is missing", || {
-        (message(&site.object(&issuer), "Ready") == absent).then_some(())
+    wait_until("the issuer to say what is missing", || {
+        message(&site.object(&issuer), "Ready") == absent
     });
     let reference = json!({"group": GROUP, "kind": "Issuer", "name": "own"});
     let request = site.request("waits", &reference, &["a.apps.example.com"]);

@@ -1,7 +1,6 @@
 //! A cluster with cert-manager and an issuer in it, which runs as its own service account with the rights that
 //! `deploy/` gives it.
 
-use std::fs;
 use std::path::Path;
 
 use base64::Engine as _;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::book::example;
 use crate::support::cert_manager::{Approver, CertManager, collection};
-use crate::support::cluster::{Cluster, NAMESPACE, overlay};
+use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::logged::Logged;
 use crate::support::server::binary;
 use crate::support::wait_for;
@@ -33,8 +32,7 @@ impl IssuingCluster {
     pub(super) fn new(approver: Approver) -> Self {
         let cluster = Cluster::prepared("cert-manager", |cluster| {
             cluster.become_openshift();
-            let mine = overlay("deploy/controller", &["deploy/components/issuer"]);
-            cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+            cluster.apply_overlay("deploy/controller", &["deploy/components/issuer"]);
             CertManager::define(cluster);
         });
         let cert_manager = CertManager::start(&cluster, approver);
@@ -68,9 +66,7 @@ impl IssuingCluster {
 
     /// Applies a page's example with this part, as an administrator who follows it does.
     pub(super) fn follow(&self, page: &str, part: &str) {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        fs::write(file.path(), example(page, part)).expect("a write");
-        self.cluster.apply(&["-f", file.path().to_str().expect("text")]);
+        self.cluster.apply_text(&example(page, part));
     }
 
     /// Makes an issuer: of the whole cluster where the namespace is empty.

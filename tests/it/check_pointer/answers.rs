@@ -8,7 +8,7 @@ use crate::support::access::{credential, unknown};
 use crate::support::command::{Said, Store};
 use crate::support::in_repository;
 use crate::support::server::{Server, binary};
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 /// What is told of pointer configs where their tokens are asked for.
 struct Enforced {
@@ -85,10 +85,10 @@ fn a_pointer_configs_token_is_judged_as_by_a_server_that_enforces() {
     let listed = enforced.tokens(&["list"]);
     let of_worker = listed.lines().find(|line| line.contains(" worker ")).expect("a token");
     enforced.tokens(&["revoke", of_worker.split(' ').next().expect("an id")]);
-    wait_for("another token", || (served.by_server(&kept).status == 1).then_some(()));
+    wait_until("another token", || served.by_server(&kept).status == 1);
     enforced.assert_refused(&kept, "token revoked", "gives up", 401);
-    wait_for("another token in the pointer config", || {
-        (credential(&served.server, "worker") != before).then_some(())
+    wait_until("another token in the pointer config", || {
+        credential(&served.server, "worker") != before
     });
     enforced.assert_proven(&served.own());
 
@@ -194,12 +194,12 @@ fn pools_are_known_by_the_manifests_where_those_are_at_hand() {
         gone["problem"].as_str().map(str::to_owned)
     });
     assert!(problem.contains("pool gone not found"), "{problem}");
-    wait_for("the log", || running.log().contains("pool gone not found").then_some(()));
+    wait_until("the log", || running.log().contains("pool gone not found"));
 
     // One that an administrator puts next to them while it runs.
     fs::write(kept.pointer("late"), &gone).expect("a writable folder");
-    wait_for("the readiness", || {
+    wait_until("the readiness", || {
         let reported = running.metrics().get("/readyz").body;
-        String::from_utf8_lossy(&reported).contains("locked out: 2").then_some(())
+        String::from_utf8_lossy(&reported).contains("locked out: 2")
     });
 }

@@ -9,7 +9,7 @@ use crate::support::clock::set_clock;
 use crate::support::machine::Machine;
 use crate::support::openssl::openssl;
 use crate::support::server::binary;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 #[test]
 fn a_pointer_config_boots_by_what_is_kept_and_by_what_is_served_before_and_after_a_rotation() {
@@ -33,9 +33,9 @@ fn a_pointer_config_boots_by_what_is_kept_and_by_what_is_served_before_and_after
         }
         let before = served.server.tls().shown_certificate().expect("a certificate");
         assert!(rotate.output().expect("the built binary").status.success());
-        wait_for("the new pair", || {
+        wait_until("the new pair", || {
             let shown = served.server.tls().shown_certificate().expect("a certificate");
-            (shown != before).then_some(())
+            shown != before
         });
     }
 }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::support::access::trusted;
 use crate::support::command::{Said, Store};
 use crate::support::server::{Server, binary};
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// The lines of a check, and its exit code.
 struct Report {
@@ -56,7 +56,7 @@ impl Served {
         let address = format!("localhost:{}", server.secure().port());
         let directory = tempfile::tempdir().expect("a temporary folder");
         let made = Self { server, directory, state, address };
-        wait_for("the pointer config", || made.own().exists().then_some(()));
+        wait_until("the pointer config", || made.own().exists());
         made
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::cluster::{Cluster, NAMESPACE, kustomized, overlay};
+use crate::support::cluster::{Cluster, NAMESPACE, kustomized};
 use crate::support::in_repository;
 use crate::support::manifests::{files, yaml_documents};
 use crate::support::server::binary;
@@ -201,8 +201,7 @@ fn pods_on_openshift_are_let_through_a_policy_that_denies_everything() {
 #[test]
 fn the_api_server_takes_the_policies() {
     let cluster = Cluster::openshift();
-    let mine = overlay("deploy/openshift", &[NETWORK_POLICY, ACCESS]);
-    cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+    cluster.apply_overlay("deploy/openshift", &[NETWORK_POLICY, ACCESS]);
     let ours = ["", "-controller", "-issuer"].map(|part| format!("machine-config-server{part}"));
     let through = ["controller", "issuer"].map(|it| format!("allow-machine-config-server-{it}"));
     for name in ours.into_iter().chain(through) {

@@ -34,7 +34,7 @@ use crate::support::openssl::{openssl, sign_serving};
 use crate::support::pair::Pair;
 use crate::support::rendered;
 use crate::support::server::{Server, binary, make_token_directory};
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const ACCOUNT: &str = "machine-config-server-controller";
 const USER_DATA_NAMESPACE: &str = "openshift-machine-api";
@@ -148,15 +148,13 @@ impl ControlledCluster {
         let value = format!("{value} --force");
         let change = json!({"metadata": {"annotations": {ROTATE: value}}});
         self.cluster.patch(&ca(), &change);
-        wait_for("a new bundle", || (self.bundle() != before).then_some(()));
+        wait_until("a new bundle", || self.bundle() != before);
         self.settled();
     }
 
     /// Waits until nothing is left to do.
     fn settled(&self) {
-        wait_for("everything to be in order", || {
-            (self.certs(&["check"]).status == 0).then_some(())
-        });
+        wait_until("everything to be in order", || self.certs(&["check"]).status == 0);
     }
 
     fn serial(&self, path: &str) -> Vec<u8> {

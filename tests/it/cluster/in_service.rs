@@ -13,7 +13,7 @@ use crate::support::contract::{is_served, marker};
 use crate::support::http::{Client, Response};
 use crate::support::pair::Pair;
 use crate::support::server::{Server, free_ports};
-use crate::support::{in_repository, wait_for};
+use crate::support::{in_repository, wait_for, wait_until};
 
 const SECRET: &str = "openshift-machine-config-operator/machine-config-server-tls";
 
@@ -23,7 +23,7 @@ fn in_service(server: &Server) -> (u16, String) {
 }
 
 fn put_in_service(server: &Server) {
-    wait_for("machines to be sent here", || (in_service(server).0 == 200).then_some(()));
+    wait_until("machines to be sent here", || in_service(server).0 == 200);
 }
 
 fn secret(pair: &Pair) -> Value {
@@ -57,22 +57,16 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
     let server = site.start(&["--pair-secret", SECRET]);
     is_served(&server, "worker", "one");
     // The pool is served before all is read.
-    wait_for("the certificate alone to be missing", || {
-        (in_service(&server) == (503, "serving certificate: failed\n".to_owned())).then_some(())
+    wait_until("the certificate alone to be missing", || {
+        in_service(&server) == (503, "serving certificate: failed\n".to_owned())
     });
     assert_eq!(is_shown(&server, &made), None);
     let secrets = format!("/api/v1/namespaces/{NAMESPACE}/secrets");
     site.cluster.create(&secrets, &secret(&made));
     wait_for("the pair that was made", || is_shown(&server, &made));
     put_in_service(&server);
-    wait_for("nothing to be missed", || {
-        (!server
-            .metrics()
-            .get("/api/v1/overview")
-            .json()
-            .to_string()
-            .contains("serving certificate"))
-        .then_some(())
+    wait_until("nothing to be missed", || {
+        !server.metrics().get("/api/v1/overview").json().to_string().contains("serving certificate")
     });
     // One that cannot be used leaves the one before.
     let path = format!("{secrets}/machine-config-server-tls");
@@ -175,9 +169,9 @@ fn a_cluster_without_openshifts_kinds_gets_certificates_and_servers() {
             .get(&format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-tls"))
     });
     assert_eq!(pair["type"], "kubernetes.io/tls");
-    wait_for("the controller to be ready", || {
+    wait_until("the controller to be ready", || {
         let (status, lines) = controller.readiness();
-        (status == 200 && !lines.contains("cannot be watched")).then_some(())
+        status == 200 && !lines.contains("cannot be watched")
     });
     let server = site.start(&[]).until_ready();
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
@@ -199,7 +193,7 @@ fn a_cluster_with_no_kinds_but_kubernetes_own_gets_certificates() {
     let controller = super::controller::started(&cluster, &["--access", "audit"]);
     let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-tls");
     wait_for("a serving certificate", || cluster.get(&path));
-    wait_for("the controller to be ready", || (controller.readiness().0 == 200).then_some(()));
+    wait_until("the controller to be ready", || controller.readiness().0 == 200);
     let log = controller.log();
     assert!(!log.contains("ERROR") && !log.contains("404 page not found"), "{log}");
     let check = wait_for("everything to be in order", || {

@@ -10,14 +10,14 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::cluster::{Cluster, MANAGED, overlay};
+use crate::support::cluster::{Cluster, MANAGED};
 use crate::support::events::{Event, Events};
 use crate::support::logged::Logged;
 use crate::support::manifests::registry_ca;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rest::becomes_idle;
 use crate::support::server::binary;
-use crate::support::{in_repository, wait_for};
+use crate::support::{in_repository, wait_for, wait_until};
 
 const NAMESPACE: &str = "machine-config-server-node-ca";
 const ACCOUNT: &str = "node-ca";
@@ -82,11 +82,11 @@ impl Node {
 
     fn wait_for_ca(&self, host: &str, expected: Option<&String>) {
         let what = format!("{host} to be {expected:?}");
-        wait_for(&what, || (self.ca(host).as_ref() == expected).then_some(()));
+        wait_until(&what, || self.ca(host).as_ref() == expected);
     }
 
     fn wait_for_log(&self, text: &str) {
-        wait_for(&format!("{text:?} in the log"), || self.agent.log().contains(text).then_some(()));
+        wait_until(&format!("{text:?} in the log"), || self.agent.log().contains(text));
     }
 }
 
@@ -143,9 +143,8 @@ fn a_node_is_in_step_from_the_first_ca_to_the_last() {
     let events = Events::changes_of(&node.certs());
     let reported = node.agent.log().matches("ConfigMap of registry CAs not found").count();
     cluster.delete(&format!("{}/{MAP}", maps()));
-    wait_for("the loss to be noticed", || {
-        (node.agent.log().matches("ConfigMap of registry CAs not found").count() > reported)
-            .then_some(())
+    wait_until("the loss to be noticed", || {
+        node.agent.log().matches("ConfigMap of registry CAs not found").count() > reported
     });
     create_map(&cluster, &json!({"a.example.com..5000": mirror, "b": main, "d": main}));
     node.wait_for_ca("d", Some(&main));
@@ -189,7 +188,7 @@ fn without_the_api_server_a_node_keeps_its_files() {
     node.restart();
     let lines =
         || node.agent.log().matches("cannot watch the ConfigMap of registry CAs, retrying").count();
-    wait_for("the second one to try", || (lines() == 2).then_some(()));
+    wait_until("the second one to try", || lines() == 2);
     assert_eq!(node.ca("a").as_ref(), Some(&main));
     proxy.set(Way::Open);
     node.wait_for_ca("a", Some(&mirror));
@@ -205,10 +204,9 @@ fn what_differs_from_the_map_is_reported_to_administrators() {
     let proxy = Proxy::to(cluster.address());
     let node = Node::start(&cluster, proxy.address());
     let readiness = |status: u16, line: &str| {
-        wait_for(&format!("{status}: {line:?}"), || {
+        wait_until(&format!("{status}: {line:?}"), || {
             let (found, text) = node.agent.readiness();
-            (found == status && text.contains(line) && text.is_empty() == line.is_empty())
-                .then_some(())
+            found == status && text.contains(line) && text.is_empty() == line.is_empty()
         });
     };
     let metric = |name: &str| node.agent.metric(name);
@@ -264,15 +262,14 @@ fn killed_at_any_point_a_node_has_the_old_or_the_new() {
         node.wait_for_ca("goes", (round % 2 == 0).then_some(&pems[0]));
         // The list is what it does last: from here on it rests.
         let listed = if round % 2 == 0 { json!(["goes", "stays"]) } else { json!(["stays"]) };
-        wait_for("the list", || (node.list()["registries"] == listed).then_some(()));
+        wait_until("the list", || node.list()["registries"] == listed);
     }
 }
 
 #[test]
 fn the_component_for_containerd_is_taken_by_the_api_server() {
     let cluster = deployed("deploy/node-ca");
-    let mine = overlay("deploy/node-ca", &["deploy/components/containerd"]);
-    cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+    cluster.apply_overlay("deploy/node-ca", &["deploy/components/containerd"]);
     let spec = &daemon_set(&cluster)["spec"]["template"]["spec"];
     let directory = "/etc/containerd/certs.d";
     assert_eq!(spec["volumes"].as_array().expect("volumes").len(), 1);

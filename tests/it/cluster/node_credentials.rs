@@ -9,11 +9,11 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::cluster::{Cluster, kustomized, overlay};
+use crate::support::cluster::{Cluster, kustomized};
 use crate::support::logged::Logged;
 use crate::support::manifests::write;
 use crate::support::server::binary;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const NAMESPACE: &str = "machine-config-server-node-ca";
 const SECRETS: &str = "/api/v1/namespaces/openshift-config/secrets";
@@ -23,8 +23,7 @@ fn deployed(components: &[&str]) -> Cluster {
     let cluster = Cluster::empty();
     for (directory, components) in [("deploy/kubernetes", &[][..]), ("deploy/node-ca", components)]
     {
-        let mine = overlay(directory, components);
-        cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+        cluster.apply_overlay(directory, components);
     }
     cluster
 }
@@ -76,9 +75,9 @@ impl Node {
 
     /// Waits until `/readyz` has this status and a line with this in it.
     fn until_reported(&self, status: u16, part: &str) {
-        wait_for(part, || {
+        wait_until(part, || {
             let (found, text) = self.agent.readiness();
-            (found == status && text.contains(part)).then_some(())
+            found == status && text.contains(part)
         });
     }
 }

@@ -16,7 +16,7 @@ use crate::support::cluster::{ACCOUNT, Cluster, NAMESPACE, overlay};
 use crate::support::manifests::files;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rendered::POOLS;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 const SECRETS: &str = "/api/v1/namespaces/openshift-config/secrets";
 const DEFAULT: &str = "openshift-config/pull-secret";
@@ -94,8 +94,8 @@ async fn a_clusters_credentials_are_served_within_a_second_of_each_change() {
     site.secret("own", &credentials(&["own.example"]));
     site.annotate(&json!("openshift-config/own"));
     let place = "Secret openshift-config/own";
-    wait_for("the missing right to be told", || {
-        source.degraded().iter().any(|line| line.starts_with(place)).then_some(())
+    wait_until("the missing right to be told", || {
+        source.degraded().iter().any(|line| line.starts_with(place))
     });
     source.served_soon("worker", &["new.example", "quay.io"]).await;
     let rights = "/apis/rbac.authorization.k8s.io/v1/namespaces/openshift-config";
@@ -115,7 +115,7 @@ async fn a_clusters_credentials_are_served_within_a_second_of_each_change() {
     source
         .until("the pool's own", |inputs| served(inputs, "worker").is_ok_and(|it| it == all))
         .await;
-    wait_for("order", || source.degraded().is_empty().then_some(()));
+    wait_until("order", || source.degraded().is_empty());
     site.annotate(&json!("no name"));
     let refused = "its annotation machineconfiguration.openshift.io/registry-auth names no Secret: \
         expected NAMESPACE/NAME";
@@ -134,7 +134,7 @@ async fn a_clusters_credentials_are_served_within_a_second_of_each_change() {
     source.served_soon("worker", &[]).await;
     site.change("pull-secret", &credentials(&["quay.io"]));
     source.served_soon("worker", &["quay.io"]).await;
-    wait_for("the cache", || site.cache().join("objects.json").exists().then_some(()));
+    wait_until("the cache", || site.cache().join("objects.json").exists());
     assert!(!holds(&site.cache(), &BASE64.encode(credentials(&["quay.io"]))));
     assert!(!holds(&site.cache(), CREDENTIAL) && !holds(&site.cache(), "dockerconfigjson"));
 }
@@ -174,7 +174,7 @@ async fn a_server_started_while_the_api_server_is_away_has_enforced_pools_wait()
     source
         .until("the logins", |inputs| served(inputs, "worker").is_ok_and(|it| !it.is_empty()))
         .await;
-    wait_for("the cache", || site.cache().join("objects.json").exists().then_some(()));
+    wait_until("the cache", || site.cache().join("objects.json").exists());
     drop(source);
 
     let proxy = Proxy::to(site.cluster.address());

@@ -18,7 +18,7 @@ use crate::support::manifests::registry_ca;
 use crate::support::rendered;
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::Stopwatch;
-use crate::support::{in_repository, wait_for};
+use crate::support::{in_repository, wait_for, wait_until};
 
 const ADMINISTRATORS: &str = "/api/v1/namespaces/openshift-config/configmaps";
 const IMAGES: &str = "/apis/config.openshift.io/v1/images";
@@ -103,10 +103,10 @@ impl RegistryCluster {
         let changed = Stopwatch::start();
         let map: BTreeMap<String, String> =
             expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        wait_for("the merged map", || (self.merged() == map).then_some(()));
+        wait_until("the merged map", || self.merged() == map);
         changed.within(SOON, "the merged map");
         let files = map.into_iter().map(|(key, value)| (key.replace("..", ":"), value)).collect();
-        wait_for("the served CAs", || (self.served() == files).then_some(()));
+        wait_until("the served CAs", || self.served() == files);
         changed.within(SOON, "the served CAs");
     }
 }
@@ -163,8 +163,8 @@ fn a_registrys_ca_is_added_replaced_and_removed_everywhere() {
 
     // A map that is missing takes nothing away; naming none does.
     site.cluster().delete(&format!("{ADMINISTRATORS}/renamed"));
-    wait_for("the missing map to be told", || {
-        site.controller.log().contains("ConfigMap openshift-config/renamed").then_some(())
+    wait_until("the missing map to be told", || {
+        site.controller.log().contains("ConfigMap openshift-config/renamed")
     });
     site.in_step(&[("other.example.com", &next)]);
     site.refer_to("");
@@ -187,18 +187,16 @@ fn every_bad_entry_is_refused_alone() {
     site.map(ADMINISTRATORS, "registry-cas", &data);
     site.refer_to("registry-cas");
     site.in_step(&[("good.example.com", &main)]);
-    wait_for("the refusals to be told", || {
+    wait_until("the refusals to be told", || {
         let log = site.controller.log();
         let refused = log.lines().filter(|line| line.contains("refused a registry CA"));
-        (refused.count() == 5).then_some(())
+        refused.count() == 5
     });
     let log = site.controller.log();
     for key in ["no-certificate.example.com", "port.example.com..99999", "bad_..host..name"] {
         assert!(log.contains(key), "{key}: {log}");
     }
-    wait_for("an event", || {
-        site.cluster().events().contains("has no certificate in PEM").then_some(())
-    });
+    wait_until("an event", || site.cluster().events().contains("has no certificate in PEM"));
 }
 
 #[test]
@@ -252,13 +250,13 @@ fn fifty_nodes_follow_the_administrator_within_two_seconds() {
     site.map(ADMINISTRATORS, "registry-cas", &json!({"first.example.com": main}));
     site.refer_to("registry-cas");
     let nodes = Nodes::start(&site, 50);
-    wait_for("all nodes", || nodes.all_have("first.example.com", Some(&main)).then_some(()));
+    wait_until("all nodes", || nodes.all_have("first.example.com", Some(&main)));
     let map = format!("{ADMINISTRATORS}/registry-cas");
     for value in [Some(&main), Some(&mirror), None] {
         site.cluster().patch(&map, &json!({"data": {"second.example.com": value}}));
         let changed = Stopwatch::start();
         let expected = value.map(String::as_str);
-        wait_for("all nodes", || nodes.all_have("second.example.com", expected).then_some(()));
+        wait_until("all nodes", || nodes.all_have("second.example.com", expected));
         changed.within(Duration::from_secs(2), "the last of 50 nodes");
     }
 }

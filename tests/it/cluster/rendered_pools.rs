@@ -11,13 +11,12 @@ use serde_json::{Value, json};
 
 use super::controller::{Controller, started};
 use super::server;
-use crate::support::cluster::{Cluster, controller_config, overlay};
+use crate::support::cluster::Cluster;
 use crate::support::contract::{is_served, marker, marker_soon};
-use crate::support::in_repository;
 use crate::support::manifests::{self, with_files};
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const ROLE: &str = "machineconfiguration.openshift.io/role";
 
@@ -27,12 +26,8 @@ struct RenderingCluster(server::ServedCluster);
 impl RenderingCluster {
     fn new() -> Self {
         let cluster = Cluster::prepared("kubernetes-with-rendered-pools", |cluster| {
-            cluster.apply(&["-k", in_repository("deploy/kubernetes").to_str().expect("text")]);
-            cluster.serves_all_kinds();
-            let configs = "/apis/machineconfiguration.openshift.io/v1/controllerconfigs";
-            cluster.create(configs, &controller_config("kubelet CA"));
-            let controller = overlay("deploy/controller", &["deploy/components/render-pools"]);
-            cluster.apply(&["-k", controller.path().to_str().expect("text")]);
+            cluster.become_kubernetes();
+            cluster.apply_overlay("deploy/controller", &["deploy/components/render-pools"]);
         });
         let site = Self(server::ServedCluster::of(cluster));
         site.pool("worker");
@@ -102,9 +97,7 @@ fn told(controller: &Controller, what: &str) -> (u16, String) {
 }
 
 fn untold(controller: &Controller, what: &str) {
-    wait_for(&format!("no more of: {what}"), || {
-        (!controller.readiness().1.contains(what)).then_some(())
-    });
+    wait_until(&format!("no more of: {what}"), || !controller.readiness().1.contains(what));
 }
 
 #[test]
@@ -176,12 +169,12 @@ fn machine_configs_that_conflict_are_named_and_the_last_good_config_stays() {
     let (status, lines) =
         told(&controller, "MachineConfigPool worker: MachineConfigs 71-disk, 72-disk: ");
     assert!(status == 200 && lines.contains("storage.disks[0].partitions[0]"), "{status} {lines}");
-    wait_for("an event of the pool", || {
+    wait_until("an event of the pool", || {
         let events = site.cluster().get("/api/v1/namespaces/default/events").expect("a list");
         let events = events["items"].as_array().expect("a list").iter();
         let mut of_pool = events.filter(|event| event["involvedObject"]["name"] == "worker");
         let text = |event: &Value| event["message"].as_str().unwrap_or_default().to_owned();
-        of_pool.any(|event| text(event).contains("71-disk, 72-disk")).then_some(())
+        of_pool.any(|event| text(event).contains("71-disk, 72-disk"))
     });
     assert_eq!(site.named().as_ref(), Some(&first));
     assert_eq!(marker(&server, "worker").as_deref(), Ok("one"));
@@ -259,7 +252,7 @@ fn a_rendered_machine_config_that_cannot_be_stored_is_reported_before_it_is_writ
     let controller = site.start(&[]);
     let first = site.renamed("");
     let near = "a rendered MachineConfig is near the size that the API server stores";
-    wait_for(near, || controller.log().contains(near).then_some(()));
+    wait_until(near, || controller.log().contains(near));
     site.machine_config("70-more", "/etc/more", &"z".repeat(400_000));
     let (_, lines) = told(&controller, "the rendered MachineConfig cannot be stored: it has 17");
     assert!(lines.contains("stores at most 1572864"), "{lines}");

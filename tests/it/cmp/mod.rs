@@ -16,7 +16,7 @@ use crate::support::cmp_ca::{CmpCa, NAME, Quirk, REFERENCE, SECRET, Seen};
 use crate::support::command::Said;
 use crate::support::openssl::openssl;
 use crate::support::server::binary;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 const IR: u8 = 0;
 const P10CR: u8 = 4;
@@ -219,7 +219,7 @@ fn a_server_that_is_unavailable_while_a_request_waits_is_polled_again() {
     let ca = CmpCa::start(Quirk::Waits(usize::MAX));
     let said = std::thread::scope(|scope| {
         let said = scope.spawn(|| Desk::new().first(&ca, &[]));
-        let seen = |what: &Seen| wait_for("the client", || ca.seen().contains(what).then_some(()));
+        let seen = |what: &Seen| wait_until("the client", || ca.seen().contains(what));
         seen(&Seen::Poll);
         ca.behave(Quirk::Unavailable);
         seen(&Seen::TurnedAway);

@@ -3,7 +3,7 @@
 use super::network::apart;
 use super::site::{Place, Site};
 use crate::support::command::Store as _;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 #[test]
 fn a_machine_whose_bootstrap_token_is_wrong_is_shown_with_that_reason() {
@@ -27,7 +27,7 @@ fn a_machine_whose_bootstrap_token_is_wrong_is_shown_with_that_reason() {
         let (_, readiness) = site.server().readiness();
         assert!(readiness.contains(words), "{readiness}");
         site.mount_token();
-        wait_for("the recovery", || (!site.server().readiness().1.contains(words)).then_some(()));
+        wait_until("the recovery", || !site.server().readiness().1.contains(words));
     });
 }
 

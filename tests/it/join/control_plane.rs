@@ -2,7 +2,6 @@
 //! controller manager, which approves and signs what kubelet asks for.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
@@ -11,7 +10,7 @@ use tempfile::TempDir;
 
 use super::network::HOST;
 use crate::support::book::example;
-use crate::support::cluster::{Cluster, controller_config, overlay};
+use crate::support::cluster::{Cluster, controller_config};
 use crate::support::in_repository;
 use crate::support::logged::Logged;
 use crate::support::server::free_ports;
@@ -133,7 +132,7 @@ fn prepare(cluster: &Cluster) {
     let apply = |base: &str, names: &[&str]| {
         let names = components(names);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        cluster.apply(&["-k", overlay(base, &names).path().to_str().expect("text")]);
+        cluster.apply_overlay(base, &names);
     };
     cluster.apply(&["-f", in_repository("deploy/kubernetes/crds").to_str().expect("text")]);
     cluster.serves_all_kinds();
@@ -144,20 +143,9 @@ fn prepare(cluster: &Cluster) {
         "/apis/machineconfiguration.openshift.io/v1/controllerconfigs",
         &controller_config("kubelet CA"),
     );
-    apply_text(cluster, &example("how-to/kubernetes.md", "name: node-bootstrapper-token"));
+    cluster.apply_text(&example("how-to/kubernetes.md", "name: node-bootstrapper-token"));
     let image = json!({
         "apiVersion": "config.openshift.io/v1", "kind": "Image", "metadata": {"name": "cluster"},
     });
     cluster.create("/apis/config.openshift.io/v1/images", &image);
-}
-
-/// `kubectl apply -f` of a text.
-pub(super) fn apply_text(cluster: &Cluster, text: &str) {
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    write(file.path(), text);
-    cluster.apply(&["-f", file.path().to_str().expect("text")]);
-}
-
-fn write(path: &Path, text: &str) {
-    fs::write(path, text).expect("a writable folder");
 }

@@ -22,7 +22,7 @@ pub(crate) use self::site::Site;
 use crate::support::browser::Browser;
 use crate::support::command::Store as _;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// The image that the machine has.
 const PAUSE: &str = "registry.k8s.io/pause:3.10";
@@ -50,8 +50,8 @@ fn a_machine_becomes_a_node_that_runs_a_pod() {
         let listed = site.server().run(&["machines"]).done().output;
         assert!(listed.contains(&address) && listed.contains("joined"), "{listed}");
         let count = |server: &Server| server.metric("mcs_machines{state=\"joined\"}");
-        wait_for("a server to count it", || {
-            site.servers.iter().any(|server| count(server) >= 1.0).then_some(())
+        wait_until("a server to count it", || {
+            site.servers.iter().any(|server| count(server) >= 1.0)
         });
     });
 }

@@ -5,7 +5,7 @@ use std::fs;
 use super::network::apart;
 use super::site::{Place, Site};
 use crate::support::command::Store as _;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 #[test]
 fn two_machines_join_by_one_user_data_before_and_after_a_rotation_of_the_ca() {
@@ -21,13 +21,13 @@ fn two_machines_join_by_one_user_data_before_and_after_a_rotation_of_the_ca() {
         let shown = || site.shown_certificates();
         let before = shown();
         site.plane.cluster.run(&["certs", "rotate", "--ca"]).done();
-        wait_for("all servers to show another certificate", || {
+        wait_until("all servers to show another certificate", || {
             site.mount_pair();
             let now = shown();
-            before.iter().zip(&now).all(|(before, now)| before != now).then_some(())
+            before.iter().zip(&now).all(|(before, now)| before != now)
         });
-        wait_for("other user data", || {
-            (fs::read(site.user_data("worker")).ok() != fs::read(&old).ok()).then_some(())
+        wait_until("other user data", || {
+            fs::read(site.user_data("worker")).ok() != fs::read(&old).ok()
         });
 
         let second = Place(12);

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::control_plane::{ControlPlane, apply_text};
+use super::control_plane::ControlPlane;
 use super::network::{HOST, Network};
 use crate::support::book::example;
 use crate::support::cluster::NAMESPACE;
@@ -19,7 +19,7 @@ use crate::support::logged::Logged;
 use crate::support::rendered::POOLS;
 use crate::support::server::{Server, binary};
 use crate::support::virtual_machine::VirtualMachine;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 pub(super) const TUTORIAL: &str = "tutorials/join.md";
 const CONTROLLER: &str = "machine-config-server-controller";
@@ -79,7 +79,7 @@ impl Site {
     fn without_servers() -> Self {
         let network = Network::start();
         let plane = ControlPlane::start();
-        apply_text(&plane.cluster, &example(TUTORIAL, "name: 50-kubelet"));
+        plane.cluster.apply_text(&example(TUTORIAL, "name: 50-kubelet"));
         let kubeconfig =
             plane.cluster.kubeconfig_of(CONTROLLER, NAMESPACE, plane.cluster.address());
         let mut command = binary();
@@ -126,7 +126,7 @@ impl Site {
 
     /// Applies an object, as an administrator does.
     pub(super) fn apply(&self, text: &str) {
-        apply_text(&self.plane.cluster, text);
+        self.plane.cluster.apply_text(text);
     }
 
     /// The certificate that each server shows.
@@ -148,11 +148,11 @@ impl Site {
         let pointer: Value = serde_json::from_slice(&pointer).expect("JSON");
         let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"];
         let headers = [("Authorization", header.as_str().expect("a token"))];
-        wait_for(path, || {
+        wait_until(path, || {
             let has_file = |server: &Server| {
                 self.client(server).request("GET", "/config/worker", &headers).text().contains(path)
             };
-            self.servers.iter().all(has_file).then_some(())
+            self.servers.iter().all(has_file)
         });
     }
 
@@ -219,9 +219,9 @@ impl Site {
         let mode = json!({"machineconfiguration.openshift.io/access": "enforce"});
         let pool = format!("{POOLS}/worker");
         self.plane.cluster.patch(&pool, &json!({"metadata": {"annotations": mode}}));
-        wait_for("no config without a token", || {
+        wait_until("no config without a token", || {
             let is_closed = |server: &Server| server.plain().get("/config/worker").status == 401;
-            self.servers.iter().all(is_closed).then_some(())
+            self.servers.iter().all(is_closed)
         });
     }
 

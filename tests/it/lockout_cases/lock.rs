@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use super::{Place, boot, wait_until_logged, wait_until_reported};
 use crate::support::server::binary;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 fn locked(place: &Place, name: &str) -> File {
     let file = File::open(place.file(name)).expect("it is there");
@@ -43,7 +43,7 @@ fn a_server_serves_what_is_there_and_writes_the_rest_when_the_lock_is_free() {
     let port = format!(":{}/", server.secure().port());
     assert!(!place.pointer().contains(&port));
     drop(other);
-    wait_for("the pointer config", || place.pointer().contains(&port).then_some(()));
+    wait_until("the pointer config", || place.pointer().contains(&port));
     boot(&place.pointer(), &server);
 }
 

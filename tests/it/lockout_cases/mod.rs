@@ -29,7 +29,7 @@ use crate::support::command::{Said, Store};
 use crate::support::machine::Machine;
 use crate::support::openssl::verify;
 use crate::support::server::{Server, serving};
-use crate::support::{go, in_repository, wait_for};
+use crate::support::{go, in_repository, wait_for, wait_until};
 
 /// A state directory.
 struct Place {
@@ -211,16 +211,16 @@ fn keeps_keys(before: &str, after: &str) -> bool {
 
 /// Waits until `/readyz`, which answers 200, says this of the certificates.
 fn wait_until_reported(server: &Server, part: &str) {
-    wait_for(part, || {
+    wait_until(part, || {
         let answer = server.metrics().get("/readyz");
         let text = String::from_utf8(answer.body).expect("text");
-        (answer.status == 200 && text.contains(part)).then_some(())
+        answer.status == 200 && text.contains(part)
     });
 }
 
 /// Waits until the log, which is written beside what it tells of, has a line that says this.
 fn wait_until_logged(server: &Server, part: &str) {
-    wait_for(part, || server.log().lines().any(|line| line.contains(part)).then_some(()));
+    wait_until(part, || server.log().lines().any(|line| line.contains(part)));
 }
 
 /// A file's bytes and its place on the disk: whether it was written, even with the same.

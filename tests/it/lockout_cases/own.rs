@@ -5,7 +5,7 @@ use std::fs;
 use super::{Place, boot, identity, wait_until_logged, wait_until_reported};
 use crate::support::http::Client;
 use crate::support::openssl::openssl;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// A root of another CA, whose key is kept elsewhere, with a pair for `localhost`.
 struct Own {
@@ -120,7 +120,7 @@ fn a_file_that_asks_for_what_is_refused_waits_until_it_is_forced_and_no_command_
 
     fs::write(&request, "by hand --force\n").expect("a request");
     let is_done = || !request.exists() && !request.with_extension("begun").exists();
-    wait_for("the end of the request", || is_done().then_some(()));
+    wait_until("the end of the request", is_done);
     assert_ne!(identity(&own.place.file("tls.key")), pair);
     own.place.assert_boots(&own.place.pointer());
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Place, boot, identity};
 use crate::support::openssl::openssl;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 const WORKER: &str = "user-data/worker.ign";
 
@@ -16,7 +16,7 @@ fn json(text: &str) -> Value {
 
 /// Waits until every pool has had its turn.
 fn wait_until_done(server: &Server) {
-    wait_for("the pools", || server.log().contains("Serving ").then_some(()));
+    wait_until("the pools", || server.log().contains("Serving "));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_foreign_file_in_place_of_a_pointer_config_stays_and_is_reported() {
             wait_until_done(&server);
             assert_eq!(identity(&place.file(WORKER)), before, "{text}");
             let is_reported = |line: &str| line.contains("is not changed") && line.contains(WORKER);
-            wait_for("it to be told", || server.log().lines().any(is_reported).then_some(()));
+            wait_until("it to be told", || server.log().lines().any(is_reported));
             // The other pools have theirs.
             boot(&place.text("user-data/edge.ign"), &server);
         }

@@ -89,7 +89,7 @@ impl Alert {
 }
 
 /// What is asked of a command that it does not have.
-fn lacking(expression: &str, metrics: &[Metric]) -> Vec<String> {
+fn missing_series(expression: &str, metrics: &[Metric]) -> Vec<String> {
     let series: BTreeSet<String> = metrics.iter().flat_map(Metric::series).collect();
     asked_for(expression).into_iter().filter(|name| !series.contains(name)).collect()
 }
@@ -100,8 +100,8 @@ fn every_alert_asks_for_metrics_that_its_command_has() {
         let metrics = component.registered();
         for alert in component.alerts() {
             let expression = alert.expression();
-            let lacks = lacking(expression, &metrics);
-            assert!(lacks.is_empty(), "{} asks for {lacks:?}", alert.name());
+            let missing = missing_series(expression, &metrics);
+            assert!(missing.is_empty(), "{} asks for {missing:?}", alert.name());
             let job = format!("job=\"{}\"", component.job);
             let selectors = expression.matches('{').count();
             assert_eq!(
@@ -269,8 +269,8 @@ fn the_dashboard_asks_for_metrics_that_there_are() {
         }
         for target in panel["targets"].as_array().into_iter().flatten() {
             let expression = target["expr"].as_str().expect("an expression");
-            let lacks = lacking(expression, &metrics);
-            assert!(lacks.is_empty(), "{title} asks for {lacks:?}");
+            let missing = missing_series(expression, &metrics);
+            assert!(missing.is_empty(), "{title} asks for {missing:?}");
             asked += 1;
         }
     }

@@ -14,7 +14,7 @@ use crate::support::http::{Client, IGNITION, Response, connect_from, loopback};
 use crate::support::machine::Machine;
 use crate::support::manifests::{first_boot_machine, pool};
 use crate::support::server::{Server, serving};
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const APPROVAL: &str = "machine-config-server.io/approval";
 
@@ -38,7 +38,7 @@ fn until_held(client: &Client, pool: &str) {
 }
 
 fn until_served(client: &Client, pool: &str) {
-    wait_for("the config", || (get(client, pool, None).status == 200).then_some(()));
+    wait_until("the config", || get(client, pool, None).status == 200);
 }
 
 /// A list of the server's overview.
@@ -62,9 +62,7 @@ fn a_machine_waits_until_it_is_approved_and_then_boots_without_being_touched() {
     let pointer = fs::read_to_string(site.state().join("user-data/worker.ign")).expect("a file");
     let machine = Machine::new();
     let mut stage = machine.start("fetch", &pointer);
-    wait_for("the machine to be held", || {
-        stage.log().contains("Service Unavailable").then_some(())
-    });
+    wait_until("the machine to be held", || stage.log().contains("Service Unavailable"));
     assert_eq!(refusal(&server, 1)["status"], 503);
     let [waiting] = &list(&server, "waiting_machines")[..] else { panic!("one waits") };
     assert_eq!(
@@ -141,13 +139,13 @@ fn access_is_checked_first_and_refused_machines_do_not_wait_for_approval() {
         }
         assert_eq!(waiting[0]["address"], "127.0.0.3", "those with a token are first");
         approve(&site, &server, &["127.0.0.3"]).done();
-        wait_for("the config", || {
+        wait_until("the config", || {
             let client = site.tls(&server).from(loopback(3));
-            (get(&client, "worker", Some(&credential)).status == 200).then_some(())
+            get(&client, "worker", Some(&credential)).status == 200
         });
         // An approval replaces no token.
         approve(&site, &server, &["127.0.0.2", "--pool", "worker"]).done();
-        wait_for("the approval", || (list(&server, "approved_machines").len() == 2).then_some(()));
+        wait_until("the approval", || list(&server, "approved_machines").len() == 2);
         let status = get(&site.tls(&server).from(loopback(2)), "worker", None).status;
         assert_eq!(status, if mode == "enforce" { 401 } else { 200 });
     }
@@ -177,17 +175,17 @@ fn a_machine_with_a_name_is_approved_by_its_name_alone() {
     assert_held(&get_known_held(&tls, &other));
     // Approval of the address, which others of the pool do not need.
     approve(&site, &server, &["127.0.0.7", "--pool", "worker"]).done();
-    wait_for("the approval", || (list(&server, "approved_machines").len() == 1).then_some(()));
+    wait_until("the approval", || list(&server, "approved_machines").len() == 1);
     assert_held(&get(&tls, "worker", Some(&one)));
     approve(&site, &server, &["127.0.0.7"]).refused(&["several machines wait at 127.0.0.7"]);
     approve(&site, &server, &["one"]).done();
-    wait_for("the config", || (get(&tls, "worker", Some(&one)).status == 200).then_some(()));
+    wait_until("the config", || get(&tls, "worker", Some(&one)).status == 200);
     assert_held(&get(&tls, "worker", Some(&other)));
     let waiting = list(&server, "waiting_machines");
     assert_eq!((waiting.len(), &waiting[0]["name"]), (1, &json!("other")));
     // The last one at the address is known by it.
     approve(&site, &server, &["127.0.0.7"]).done();
-    wait_for("the config", || (get(&tls, "worker", Some(&other)).status == 200).then_some(()));
+    wait_until("the config", || get(&tls, "worker", Some(&other)).status == 200);
     for (arguments, reason) in [
         (&["nobody"][..], "machine nobody not found"),
         (&["one", "--pool", "worker"], "--pool is for an address, and one is a name"),
@@ -228,15 +226,15 @@ fn annotations_approve_and_take_it_back_and_what_is_not_understood_is_named() {
 
     let credential = site.credential("n");
     let tls = site.tls(&server);
-    wait_for("the machine to be held", || {
+    wait_until("the machine to be held", || {
         let response = get(&tls, "infra", Some(&credential));
         let code = response.header("machine-config-server-refusal").map(str::to_owned);
-        (code.as_deref() == Some("approval-pending")).then_some(())
+        code.as_deref() == Some("approval-pending")
     });
     let mut object = first_boot_machine("n", &json!({"pool": "infra", "approval": "required"}));
     object["metadata"]["annotations"] = json!({APPROVED: now()});
     site.put("n", &object);
-    wait_for("the config", || (get(&tls, "infra", Some(&credential)).status == 200).then_some(()));
+    wait_until("the config", || get(&tls, "infra", Some(&credential)).status == 200);
 }
 
 /// A server whose clock is set.
@@ -344,7 +342,7 @@ fn more_clients_without_a_token_than_are_listed_push_out_no_machine_with_a_token
     assert_eq!((waiting.len(), &waiting[0]["name"]), (10_000, &json!("n")));
     assert!((server.metric("mcs_approval_machines_forgotten_total") - 401.0).abs() < 0.1);
     approve(&site, &server, &["n"]).done();
-    wait_for("the config", || (get(&tls, "worker", Some(&credential)).status == 200).then_some(()));
+    wait_until("the config", || get(&tls, "worker", Some(&credential)).status == 200);
     assert!(through(&server, "10.0.0.1").contains(" 503 "));
 }
 
@@ -358,7 +356,7 @@ fn the_address_that_a_balancer_names_is_approved() {
     let [waiting] = &list(&server, "waiting_machines")[..] else { panic!("one waits") };
     assert_eq!((&waiting["address"], &waiting["ignition"]), (&json!("192.0.2.9"), &Value::Null));
     approve(&site, &server, &["192.0.2.9"]).done();
-    wait_for("the config", || through("192.0.2.9").contains(" 200 ").then_some(()));
+    wait_until("the config", || through("192.0.2.9").contains(" 200 "));
     assert!(through("192.0.2.10").contains(" 503 "));
 }
 
@@ -384,16 +382,16 @@ fn an_end_that_cannot_be_read_or_stored_approves_nothing_again() {
 
 /// Waits until the machine of a credential is held for its approval.
 fn until_pending(client: &Client, pool: &str, credential: &str) {
-    wait_for("the machine to be held", || {
+    wait_until("the machine to be held", || {
         let response = get(client, pool, Some(credential));
         let code = response.header("machine-config-server-refusal");
-        (code == Some("approval-pending")).then_some(())
+        code == Some("approval-pending")
     });
 }
 
 /// Waits until the machine of a credential gets its config.
 fn is_served(client: &Client, pool: &str, credential: &str) {
-    wait_for("the config", || (get(client, pool, Some(credential)).status == 200).then_some(()));
+    wait_until("the config", || get(client, pool, Some(credential)).status == 200);
 }
 
 #[test]
@@ -406,8 +404,8 @@ fn an_approval_right_after_a_command_that_arms_the_token_is_for_this_arming() {
         site.machines(&["rearm", "rack-7"]).done();
         approve(&site, &server, &["rack-7"]).done();
         let asked = fs::read_to_string(site.state().join("machines/arm/rack-7")).expect("a file");
-        wait_for("the token to be armed", || {
-            (site.record("rack-7")["armed"]["command"] == asked.trim()).then_some(())
+        wait_until("the token to be armed", || {
+            site.record("rack-7")["armed"]["command"] == asked.trim()
         });
         is_served(&site.tls(&server), "worker", &credential);
     }

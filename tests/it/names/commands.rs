@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{MachinesDirectory, get_known, text};
 use crate::support::access::{assert_refused, get};
 use crate::support::command::{Said, Store};
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 fn add<'a>(site: &MachinesDirectory, manifests: &'a str, more: &[&'a str]) -> Said {
     let arguments: Vec<&str> = ["add", "rack-7", "--pool", "worker", "--manifests", manifests]
@@ -40,9 +40,7 @@ fn adding_a_machine_writes_its_manifest_and_tells_how_to_boot_by_its_pointer_con
     }
     assert_hash(&lines, &path);
     let credential = site.credential("rack-7");
-    wait_for("the server to know it", || {
-        (server.named_machine("rack-7")["pool"] == "worker").then_some(())
-    });
+    wait_until("the server to know it", || server.named_machine("rack-7")["pool"] == "worker");
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
     assert_eq!(site.credential("rack-7"), credential, "the server keeps it");
     let again = add(&site, &manifests, &[]);
@@ -92,18 +90,16 @@ fn a_machine_that_is_added_after_its_manifest_was_deleted_boots_by_what_was_prin
     }
     let server = site.serve(&["--access", "enforce"]);
     add(&site, &manifests, &[]).done();
-    wait_for("the server to know it", || {
-        (server.named_machine("rack-7")["token"] == "armed").then_some(())
-    });
+    wait_until("the server to know it", || server.named_machine("rack-7")["token"] == "armed");
     let before = site.credential("rack-7");
     assert_eq!(get_known(&site.tls(&server), "worker", &before).status, 200);
     fs::remove_file(site.manifests().join("machine-rack-7.yaml")).expect("a manifest");
-    wait_for("the token to be revoked", || {
-        (get(&site.tls(&server), "worker", Some(&before)).status == 401).then_some(())
+    wait_until("the token to be revoked", || {
+        get(&site.tls(&server), "worker", Some(&before)).status == 401
     });
     let lines = add(&site, &manifests, &[]).done().output;
-    wait_for("the server to know it again", || {
-        (server.named_machine("rack-7")["token"] != "revoked").then_some(())
+    wait_until("the server to know it again", || {
+        server.named_machine("rack-7")["token"] != "revoked"
     });
     assert_hash(&lines, &site.pointer_path("rack-7"));
     let credential = site.credential("rack-7");
@@ -167,9 +163,7 @@ fn pointer_configs_of_machines_follow_a_new_ca_and_keep_their_tokens() {
     };
     let before = cas(&site.pointer("n"));
     of_state(&["certs", "rotate", "--ca"]).done();
-    wait_for("the new CA in the pointer config", || {
-        (cas(&site.pointer("n")) != before).then_some(())
-    });
+    wait_until("the new CA in the pointer config", || cas(&site.pointer("n")) != before);
     assert_eq!(site.credential("n"), credential);
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
     of_state(&["certs", "check"]).done();

@@ -10,7 +10,7 @@ use crate::support::command::Said;
 use crate::support::http::loopback;
 use crate::support::manifests::first_boot_machine;
 use crate::support::server::binary;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 #[test]
 fn a_manifest_that_is_no_machine_is_named_and_the_last_good_one_counts() {
@@ -26,14 +26,14 @@ fn a_manifest_that_is_no_machine_is_named_and_the_last_good_one_counts() {
         (json!({"pool": "worker", "addresses": ["x"]}), "spec.addresses: [0]: expected an address"),
     ] {
         site.put_machine("n", &spec);
-        wait_for("the fault to be told", || {
+        wait_until("the fault to be told", || {
             let told = readiness();
-            (told.contains("FirstBootMachine \"n\"") && told.contains(reason)).then_some(())
+            told.contains("FirstBootMachine \"n\"") && told.contains(reason)
         });
         assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 200);
     }
     site.put_machine("n", &json!({"pool": "worker"}));
-    wait_for("it to be in order", || (server.plain().get("/readyz").status == 200).then_some(()));
+    wait_until("it to be in order", || server.plain().get("/readyz").status == 200);
 }
 
 /// Gives a machine that has a network a spec with a restriction that says nothing: it is an error for `reason`, and the
@@ -47,8 +47,8 @@ fn opens_nothing(spec: &Value, reason: &str) {
     let expected = format!("FirstBootMachine \"n\": {reason}");
     site.put_machine("n", spec);
     site.put_machine("later", &json!({"pool": "worker"}));
-    wait_for("the later manifest to be read", || {
-        (server.named_machine("later")["token"] == "armed").then_some(())
+    wait_until("the later manifest to be read", || {
+        server.named_machine("later")["token"] == "armed"
     });
     assert_refused(&get(&site.tls(&server).from(loopback(16)), "worker", Some(&credential)));
     server.reported(&expected);

@@ -12,7 +12,7 @@ use crate::support::daemon_check::drift;
 use crate::support::machine::Machine;
 use crate::support::manifests::{machine_config, pool};
 use crate::support::server::binary;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 /// The Ignition config of the pool, with a bit of everything that machine-config-daemon compares.
 fn of_pool(contents: &str) -> Value {
@@ -145,8 +145,8 @@ fn an_overlay_that_shadows_what_others_write_is_refused_by_path_until_it_is_chan
         assert!(server.page("/readyz").contains(reason), "{}", server.page("/readyz"));
         assert_eq!(server.named_machine(&name)["token"], "armed", "nothing was sent");
         site.put_machine(&name, &json!({"pool": "worker", "overlay": overlay("/etc/own")}));
-        wait_for("the machine to get its config", || {
-            (get(&site.tls(&server), "worker", Some(&credential)).status == 200).then_some(())
+        wait_until("the machine to get its config", || {
+            get(&site.tls(&server), "worker", Some(&credential)).status == 200
         });
         assert!(!server.page("/readyz").contains(reason));
     }
@@ -171,11 +171,11 @@ fn a_change_of_the_pool_or_the_overlay_reaches_the_machine_and_the_pools_own_ans
     assert_ne!(first.0, plain.0);
     assert!(first.1.contains("/etc/hostname") && first.1.contains("data:,first"), "{}", first.1);
     put_pool(&site, "01-worker", &of_pool("second"));
-    wait_for("the pool's change", || body(&credential).1.contains("data:,second").then_some(()));
+    wait_until("the pool's change", || body(&credential).1.contains("data:,second"));
     let mut changed = own();
     changed["storage"]["files"][0]["contents"]["source"] = "data:,rack-8".into();
     site.put_machine("n", &json!({"pool": "worker", "overlay": changed}));
-    wait_for("the overlay's change", || body(&credential).1.contains("data:,rack-8").then_some(()));
+    wait_until("the overlay's change", || body(&credential).1.contains("data:,rack-8"));
     assert!(!body("Bearer nothing").1.contains("/etc/hostname"));
 }
 
@@ -226,9 +226,9 @@ fn an_overlay_from_a_file_is_checked_before_it_is_written() {
     };
     add("rack-7", &own()).done();
     let credential = site.credential("rack-7");
-    wait_for("its own file", || {
+    wait_until("its own file", || {
         let answer = get(&site.tls(&server), "worker", Some(&credential));
-        (answer.status == 200 && answer.json().to_string().contains("/etc/hostname")).then_some(())
+        answer.status == 200 && answer.json().to_string().contains("/etc/hostname")
     });
     let users = json!({"ignition": {"version": "3.1.0"}, "passwd": {"users": [{"name": "core"}]}});
     let refused = add("rack-8", &users);
@@ -273,12 +273,12 @@ fn costs(machines: u32, skipped: u32, rounds: u32) -> [u64; 2] {
     });
     // It stores the tokens of all machines, and tells its watches of them, before it rests.
     let mut rested = (server.cpu_ticks(), Instant::now());
-    wait_for("the server to rest", || {
+    wait_until("the server to rest", || {
         let ticks = server.cpu_ticks();
         if ticks != rested.0 {
             rested = (ticks, Instant::now());
         }
-        (rested.1.elapsed() > REST).then_some(())
+        rested.1.elapsed() > REST
     });
     credentials.map(|credentials| {
         let ask = |credentials: &[String]| {

@@ -14,7 +14,7 @@ use crate::support::http::{Client, IGNITION, loopback};
 use crate::support::machine::Machine;
 use crate::support::manifests::{first_boot_machine, machine_config, pool, replace, with_files};
 use crate::support::server::Server;
-use crate::support::{wait_asking, wait_for};
+use crate::support::{wait_asking, wait_for, wait_until};
 
 const WINDOW: [&str; 2] = ["--machine-token-window", "2s"];
 
@@ -50,15 +50,15 @@ fn a_machine_boots_by_its_own_pointer_config_once_and_again_when_it_is_armed() {
     Machine::new().boot(&of_pool);
     let line = site.machines(&["rearm", "rack-7"]).done().output;
     assert!(line.starts_with("rack-7: "), "{line}");
-    wait_for("the token to be armed", || {
-        (get(&site.tls(&server), "worker", Some(&credential)).status == 200).then_some(())
+    wait_until("the token to be armed", || {
+        get(&site.tls(&server), "worker", Some(&credential)).status == 200
     });
     until_spent(&site.tls(&server), &credential);
     let mut object = first_boot_machine("rack-7", &json!({"pool": "worker"}));
     object["metadata"]["annotations"] = json!({"machine-config-server.io/rearm": "again"});
     site.put("rack-7", &object);
-    wait_for("the token to be armed", || {
-        (get(&site.tls(&server), "worker", Some(&credential)).status == 200).then_some(())
+    wait_until("the token to be armed", || {
+        get(&site.tls(&server), "worker", Some(&credential)).status == 200
     });
     assert!(!server.log().contains("mcs-"), "{}", server.log());
 }
@@ -70,7 +70,7 @@ fn a_pointer_config_that_is_removed_is_made_again_with_its_token_and_without_ano
     let server = site.serve(&[]);
     let credential = site.credential("n");
     fs::remove_file(site.pointer_path("n")).expect("a file");
-    wait_for("the pointer config", || site.pointer_path("n").exists().then_some(()));
+    wait_until("the pointer config", || site.pointer_path("n").exists());
     assert_eq!(site.credential("n"), credential);
     drop(server);
 }
@@ -104,8 +104,8 @@ fn a_machine_that_is_removed_is_refused_and_one_that_comes_back_gets_another_tok
     let (first, stays) = (site.credential("n"), site.credential("stays"));
     assert_eq!(get_known(&site.tls(&server), "worker", &first).status, 200);
     site.remove("n");
-    wait_for("the token to be revoked", || {
-        (get(&site.tls(&server), "worker", Some(&first)).status == 401).then_some(())
+    wait_until("the token to be revoked", || {
+        get(&site.tls(&server), "worker", Some(&first)).status == 401
     });
     assert_eq!(refusal(&server, 1)["reason"], "token revoked");
     assert!(!site.pointer_path("n").exists());
@@ -125,8 +125,8 @@ fn a_machine_that_is_removed_is_refused_and_one_that_comes_back_gets_another_tok
     });
     assert_eq!(get_known(&site.tls(&server), "worker", &third).status, 200);
     // The new token is accepted first.
-    wait_for("the former token to be refused", || {
-        (get(&site.tls(&server), "infra", Some(&second)).status == 401).then_some(())
+    wait_until("the former token to be refused", || {
+        get(&site.tls(&server), "infra", Some(&second)).status == 401
     });
     assert_eq!(get(&site.tls(&server), "worker", Some(&stays)).status, 200);
 }
@@ -195,9 +195,9 @@ fn put_large(site: &MachinesDirectory) {
 /// The answer to a machine, of which only the beginning is read.
 fn begun(site: &MachinesDirectory, server: &Server, credential: &str) -> impl Read + use<> {
     let authorization = ("Authorization", credential);
-    wait_for("the token to be known", || {
+    wait_until("the token to be known", || {
         let head = site.tls(server).request("HEAD", "/config/worker", &[authorization]);
-        (head.status == 200).then_some(())
+        head.status == 200
     });
     let mut stream = site.tls(server).connect().expect("a connection");
     let request = format!(
@@ -218,11 +218,11 @@ fn an_answer_that_ends_while_its_machine_is_stored_starts_the_window() {
     let server = site.serve(&["--compact", "off"]);
     let credential = site.credential("n");
     // An answer that shares its text with another one is handed to the connection piece by piece.
-    wait_for("another answer of the pool", || {
+    wait_until("another answer of the pool", || {
         let accept = ("Accept", "application/vnd.coreos.ignition+json;version=3.4.0");
         let head = [("Authorization", &*credential), accept];
         let head = site.tls(&server).request("HEAD", "/config/worker", &head);
-        (head.status == 200).then_some(())
+        head.status == 200
     });
     // The first use after a start has the server look at the tokens of pools too, under the same lock.
     for (network, elsewhere) in [("127.0.0.1", 401), ("127.0.0.0/8", 200), ("127.0.0.1", 401)] {
@@ -242,16 +242,14 @@ fn an_answer_that_ends_while_its_machine_is_stored_starts_the_window() {
         drop(lock);
         // HEAD is no use of a token.
         let head = [("Authorization", &*credential)];
-        wait_for("the change to be served", || {
+        wait_until("the change to be served", || {
             let client = site.tls(&server).from(loopback(9));
             let response = client.request("HEAD", "/config/worker", &head);
-            (response.status == elsewhere).then_some(())
+            response.status == elsewhere
         });
         assert_eq!(taken(), Some(before), "{network}");
         site.machines(&["rearm", "n"]).done();
-        wait_for("the token to be armed", || {
-            (server.named_machine("n")["token"] == "armed").then_some(())
-        });
+        wait_until("the token to be armed", || server.named_machine("n")["token"] == "armed");
     }
 }
 
@@ -287,8 +285,8 @@ fn an_answer_that_is_not_read_to_its_end_does_not_start_the_window() {
     let credential = site.credential("n");
     for _ in 0..3 {
         let head = [IGNITION, ("Authorization", &*credential)];
-        wait_for("the token to be known", || {
-            (site.tls(&server).request("HEAD", "/config/worker", &head).status == 200).then_some(())
+        wait_until("the token to be known", || {
+            site.tls(&server).request("HEAD", "/config/worker", &head).status == 200
         });
     }
     assert_eq!(server.named_machine("n")["token"], "armed");
@@ -325,7 +323,7 @@ fn a_token_that_is_used_from_two_addresses_is_reported_at_once() {
     let server = site.serve(&[]);
     is_shared(&server);
     site.machines(&["rearm", "n"]).done();
-    wait_for("the token to be armed", || (shared(&server) < 0.5).then_some(()));
+    wait_until("the token to be armed", || shared(&server) < 0.5);
     assert_eq!(server.named_machine("n")["addresses"], json!([]));
 }
 
@@ -336,9 +334,9 @@ fn a_use_that_cannot_be_stored_is_no_answer() {
     let server = site.serve(&[]);
     let credential = site.credential("n");
     let machines = site.state().join("machines");
-    wait_for("the token to be known", || {
+    wait_until("the token to be known", || {
         let head = [("Authorization", &*credential)];
-        (site.tls(&server).request("HEAD", "/config/worker", &head).status == 200).then_some(())
+        site.tls(&server).request("HEAD", "/config/worker", &head).status == 200
     });
     // A folder where the file should be: root can write everywhere else.
     fs::rename(machines.join("n.json"), machines.join("n.kept")).expect("a rename");
@@ -397,5 +395,5 @@ fn a_record_that_is_repaired_by_hand_is_read_without_a_restart() {
     assert_eq!(get(&tls, "worker", Some(&credential)).status, 503);
     fs::write(&record, &good).expect("the record");
     assert_eq!(get_known(&tls, "worker", &credential).status, 200);
-    wait_for("no fault", || (!server.page("/readyz").contains("machines/n.json")).then_some(()));
+    wait_until("no fault", || !server.page("/readyz").contains("machines/n.json"));
 }

@@ -5,7 +5,7 @@
 //! learn not to send anybody to it, and a new one is sent machines as soon as it says that it is ready.
 
 use crate::support::http::Client;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 use super::site::{NAMESPACE, NodeWithFolders};
 use super::storm::Storm;
@@ -33,9 +33,9 @@ fn no_boot_fails_while_pods_are_replaced_or_kubelet_starts_again() {
     let storm = Storm::start(&site);
     let image = "machine-config-server=registry.example.com/machine-config-server:none";
     kubectl(&site, &["set", "image", "deployment/machine-config-server", image]);
-    wait_for("a pod without an image", || {
+    wait_until("a pod without an image", || {
         let pods = site.node.get(&["pods", "-n", NAMESPACE]).to_string();
-        (pods.contains("ErrImagePull") || pods.contains("ImagePullBackOff")).then_some(())
+        pods.contains("ErrImagePull") || pods.contains("ImagePullBackOff")
     });
     kubectl(&site, &["rollout", "undo", "deployment/machine-config-server"]);
     site.rolled_out("deployment/machine-config-server");

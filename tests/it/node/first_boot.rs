@@ -11,7 +11,7 @@ use super::site::{BALANCER, HOST, NAMESPACE, NodeWithFolders};
 use super::storm::Storm;
 use crate::support::http::Client;
 use crate::support::machine::Machine;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 #[test]
 fn a_machine_boots_from_pods_and_continues_to_boot_when_their_pair_is_renewed() {
@@ -57,14 +57,14 @@ fn a_machine_boots_from_pods_and_continues_to_boot_when_their_pair_is_renewed() 
     let old = mounted();
     for pod in pods {
         let address = pod["status"]["podIP"].as_str().expect("an address");
-        wait_for("the new certificate", || (shown(address) != before).then_some(()));
+        wait_until("the new certificate", || shown(address) != before);
     }
-    wait_for("the mounted secret to be the new one", || {
+    wait_until("the mounted secret to be the new one", || {
         let now = mounted();
         let secret = node.get(&[pair, "-n", NAMESPACE]);
         let made = BASE64.decode(secret["data"]["tls.crt"].as_str().expect("text"));
         let made = String::from_utf8(made.expect("base64")).expect("PEM");
-        (now != old && now == made.repeat(2)).then_some(())
+        now != old && now == made.repeat(2)
     });
     storm.end("a new serving certificate");
     let machine = Machine::new();

@@ -9,7 +9,7 @@ use super::site::{HOST, NAMESPACE, NodeWithFolders, bootstrapper, example};
 use crate::support::book::with;
 use crate::support::http::Client;
 use crate::support::pair::Pair;
-use crate::support::{in_repository, wait_for};
+use crate::support::{in_repository, wait_until};
 
 /// What `hostnetwork-v2` makes of a pod.
 const ADMITTED: &str = "
@@ -51,15 +51,13 @@ fn the_daemon_set_serves_on_the_ports_of_the_control_plane() {
     site.apply_sample();
 
     let daemon_set = ["daemonset/machine-config-server", "-n", NAMESPACE];
-    wait_for("the DaemonSet to have looked", || {
+    wait_until("the DaemonSet to have looked", || {
         let status = &node.get(&daemon_set)["status"];
-        (status["observedGeneration"] == 1).then_some(())
+        status["observedGeneration"] == 1
     });
     assert_eq!(node.get(&daemon_set)["status"]["desiredNumberScheduled"], 0, "on any node");
     node.kubectl(&["label", "node/node", "node-role.kubernetes.io/master="]);
-    wait_for("a pod", || {
-        (node.get(&daemon_set)["status"]["desiredNumberScheduled"] == 1).then_some(())
-    });
+    wait_until("a pod", || node.get(&daemon_set)["status"]["desiredNumberScheduled"] == 1);
     site.rolled_out("daemonset/machine-config-server");
 
     let address = |port: u16| format!("10.88.0.1:{port}").parse().expect("an address");

@@ -10,7 +10,7 @@ use crate::support::browser::Browser;
 use crate::support::http::{IGNITION, connect_from, loopback};
 use crate::support::server::Server;
 use crate::support::stopwatch::{Stopwatch, once_within};
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// Streams that a server has at a time.
 const STREAMS: usize = 32;
@@ -53,9 +53,9 @@ fn boot(server: &Server, last: u8) {
 fn a_boot_is_shown_within_a_second_of_its_happening() {
     let server = sample_cluster();
     let mut browser = open(&server);
-    wait_for("the stream", || {
+    wait_until("the stream", || {
         let status = browser.evaluate("document.getElementById('connection').textContent");
-        status.as_str().is_some_and(|text| text.starts_with("Live")).then_some(())
+        status.as_str().is_some_and(|text| text.starts_with("Live"))
     });
     // What was opened, scrolled to and focused stays so.
     browser.evaluate("document.querySelector('#machines-table').focus()");
@@ -66,7 +66,7 @@ fn a_boot_is_shown_within_a_second_of_its_happening() {
         boot(&server, last);
         let booted = Stopwatch::start();
         let row = format!("document.body.textContent.includes('127.0.0.{last}')");
-        wait_for("the machine", || (browser.evaluate(&row) == true).then_some(()));
+        wait_until("the machine", || browser.evaluate(&row) == true);
         booted.took()
     });
     assert_eq!(browser.evaluate(focused), "machines-table");
@@ -83,7 +83,7 @@ fn a_page_without_a_stream_looks_again_every_few_seconds() {
     let mut browser = open(&server);
     let shows = |browser: &mut Browser, text: &str| {
         let text = format!("document.body.textContent.includes('{text}')");
-        wait_for(&text, || (browser.evaluate(&text) == true).then_some(()));
+        wait_until(&text, || browser.evaluate(&text) == true);
     };
     shows(&mut browser, "reloads every 5 seconds");
     boot(&server, 10);
@@ -98,7 +98,7 @@ fn a_page_says_that_its_server_is_dead_and_shows_at_last_what_a_selection_held_b
     let mut browser = open(&server);
     let shows = |browser: &mut Browser, text: &str| {
         let text = format!("document.body.textContent.includes('{text}')");
-        wait_for(&text, || (browser.evaluate(&text) == true).then_some(()));
+        wait_until(&text, || browser.evaluate(&text) == true);
     };
     shows(&mut browser, "Live: changes appear by themselves");
     // The update is asked for, and waits for the selection.
@@ -107,11 +107,11 @@ fn a_page_says_that_its_server_is_dead_and_shows_at_last_what_a_selection_held_b
     );
     boot(&server, 10);
     let elsewhere = "document.getElementById('boots-section').textContent.includes('2 booting')";
-    wait_for("the boot", || (browser.evaluate(elsewhere) == true).then_some(()));
+    wait_until("the boot", || browser.evaluate(elsewhere) == true);
     let there = "document.getElementById('machines-live').textContent.includes('127.0.0.10')";
     assert_eq!(browser.evaluate(there), false, "it was replaced under the selection");
     browser.evaluate("document.getSelection().removeAllRanges()");
-    wait_for("the machine", || (browser.evaluate(there) == true).then_some(()));
+    wait_until("the machine", || browser.evaluate(there) == true);
     // Dropping it kills it.
     drop(server);
     shows(&mut browser, "The server does not answer");
@@ -124,7 +124,7 @@ fn a_new_pool_is_a_choice_of_the_filter_and_what_was_chosen_before_stays() {
     let mut browser = Browser::start();
     browser.open(&format!("http://{}/?pool=worker&state=booting", server.metrics().address()));
     let mut is = |value: &str, expression: &str| {
-        wait_for(value, || (browser.evaluate(expression) == value).then_some(()));
+        wait_until(value, || browser.evaluate(expression) == value);
     };
     is("Live: changes appear by themselves.", "document.getElementById('connection').textContent");
     let chosen = "[...document.querySelectorAll('#filter [name]')].map(it => it.value).join()";
@@ -178,7 +178,7 @@ fn two_hundred_streams_that_nobody_reads_are_no_more_than_there_are_places() {
     println!("{grown} bytes more with {STREAMS} streams");
     assert!(grown < 32 << 20, "{grown}");
     drop(streams);
-    wait_for("a place", || (Events::of_events(&server, 3).status() == "200").then_some(()));
+    wait_until("a place", || Events::of_events(&server, 3).status() == "200");
 }
 
 #[test]

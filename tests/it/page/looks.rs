@@ -9,7 +9,7 @@ use crate::support::browser::{Browser, pictures};
 use crate::support::http::loopback;
 use crate::support::in_repository;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// Widths from a small phone to a large screen.
 const WIDTHS: [u32; 5] = [320, 768, 1136, 1280, 2560];
@@ -76,7 +76,7 @@ fn busy_cluster() -> (Server, TempDir) {
     let client = server.plain().from(loopback(3));
     assert_eq!(client.request("GET", "/config/gpu", &[super::IGNITION]).status, 503);
     // The certificates and pointer configs are there, and the page has nothing to complain of but the machines.
-    wait_for("the pools", || (server.metrics().get("/readyz").status == 200).then_some(()));
+    wait_until("the pools", || server.metrics().get("/readyz").status == 200);
     (server, state)
 }
 
@@ -123,9 +123,9 @@ fn the_pictures_of_the_book_can_be_taken() {
 fn it_is_read_by_keyboard_and_by_screen_readers() {
     let server = sample_cluster();
     // These pools are not enforced: each has a line of what unauthenticated clients can read.
-    wait_for("what unauthenticated clients can read", || {
+    wait_until("what unauthenticated clients can read", || {
         let told = server.page("/readyz");
-        (told.lines().count() == 4).then_some(())
+        told.lines().count() == 4
     });
     let mut browser = open(&server);
     let told = browser.read_aloud();

@@ -4,7 +4,7 @@ use super::{open, sample_cluster};
 use crate::support::browser::Browser;
 use crate::support::http::{IGNITION, loopback};
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 fn open_path(server: &Server, browser: &mut Browser, path: &str) {
     browser.open(&format!("http://{}{path}", server.metrics().address()));
@@ -48,10 +48,8 @@ fn machines_are_found_by_forms_and_links_without_a_script() {
     browser.evaluate("document.querySelector('[name=pool]').value = 'master'");
     browser.evaluate("document.querySelector('#filter button').click()");
     let is_at = |browser: &mut Browser, query: &str| {
-        wait_for(query, || (browser.evaluate("location.search") == query).then_some(()));
-        wait_for("the page", || {
-            (browser.evaluate("document.readyState") == "complete").then_some(())
-        });
+        wait_until(query, || browser.evaluate("location.search") == query);
+        wait_until("the page", || browser.evaluate("document.readyState") == "complete");
     };
     is_at(&mut browser, "?pool=master&state=&text=");
     browser.evaluate("document.querySelector('#machines-table thead a').click()");
@@ -68,11 +66,10 @@ fn a_machines_page_has_its_requests_and_the_next_command() {
     ask(&server, 3, "worker", IGNITION.1);
     let mut browser = open(&server);
     browser.evaluate("document.querySelector('a[href=\"/machines/127.0.0.3\"]').click()");
-    wait_for("the machine", || {
+    wait_until("the machine", || {
         let rows = "document.querySelectorAll('#requests-table tbody tr').length";
-        (browser.evaluate("location.pathname") == "/machines/127.0.0.3"
-            && browser.evaluate(rows) == 2)
-            .then_some(())
+        browser.evaluate("location.pathname") == "/machines/127.0.0.3"
+            && browser.evaluate(rows) == 2
     });
     let text = browser.evaluate("document.body.textContent");
     let text = text.as_str().expect("text");
@@ -113,9 +110,9 @@ fn what_a_hostile_machine_sends_is_text_in_a_browser() {
         "/?text=%22%3E%3Cscript%3Ewindow.owned=1%3C/script%3E&pool=%3Cimg%20src=x%20onerror=window.owned=1%3E",
     ] {
         open_path(&server, &mut browser, path);
-        wait_for("the stream", || {
+        wait_until("the stream", || {
             let status = browser.evaluate("document.getElementById('connection').textContent");
-            status.as_str().is_some_and(|text| text.starts_with("Live")).then_some(())
+            status.as_str().is_some_and(|text| text.starts_with("Live"))
         });
         assert_eq!(browser.evaluate("typeof window.owned"), "undefined", "{path}");
         assert_eq!(

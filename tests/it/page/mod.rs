@@ -19,7 +19,7 @@ use crate::support::manifests::{machine_config, pool, write};
 use crate::support::pair::Pair;
 use crate::support::server::{Server, binary, serving};
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
-use crate::support::{in_repository, wait_for};
+use crate::support::{in_repository, wait_for, wait_until};
 
 /// The sample cluster, with machines of which one gets nothing.
 fn sample_cluster() -> Server {
@@ -114,13 +114,13 @@ fn a_pair_that_expires_while_it_is_served_is_reported_and_takes_no_server_out_of
     let line = "serving certificate: expired at 2119-12-31T00:00:00Z\n";
     assert!(!readiness().contains(line), "{}", readiness());
     set("+100y");
-    wait_for("the line", || readiness().contains(line).then_some(()));
+    wait_until("the line", || readiness().contains(line));
     assert!(server.page("/").contains("Ready, with warnings"), "{}", server.page("/"));
     set("+0");
-    wait_for("the clock to be right", || (!readiness().contains(line)).then_some(()));
+    wait_until("the clock to be right", || !readiness().contains(line));
     let logged =
         || server.log().matches("no machine can boot with the serving certificate").count();
-    wait_for("the line in the log, once", || (logged() == 1).then_some(()));
+    wait_until("the line in the log, once", || logged() == 1);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let server = Server::serve_when_up(directory.path(), &[]);
     let logged = |text: &str| {
-        wait_for(text, || server.log().contains(text).then_some(()));
+        wait_until(text, || server.log().contains(text));
     };
     logged("no MachineConfigPool found");
     let address = server.metrics().address();
@@ -191,10 +191,10 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
     second.arg(format!("--metrics-address={address}"));
     let second = Logged::start("the second server", &mut second);
     let reported = format!("cannot listen for metrics and the status page object={address}");
-    wait_for("the port", || {
+    wait_until("the port", || {
         let log = second.log();
         let mut lines = log.lines().filter(|line| line.contains(&reported));
-        lines.any(|line| line.contains("with --metrics-address")).then_some(())
+        lines.any(|line| line.contains("with --metrics-address"))
     });
     for command in ["controller", "node-ca"] {
         let output = binary()

@@ -22,7 +22,7 @@ use crate::rotation::model::states;
 use crate::support::access::trusted;
 use crate::support::command::Store;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// What is asked at a time.
 const WORKERS: usize = 4;
@@ -62,7 +62,7 @@ impl PointerServer {
     fn start() -> Self {
         let server = Server::sample_cluster(&[]);
         let own = server.state().join("user-data/worker.ign");
-        wait_for("the pointer config", || own.exists().then_some(()));
+        wait_until("the pointer config", || own.exists());
         let config: Value = serde_json::from_slice(&fs::read(own).expect("a file")).expect("JSON");
         let pem = String::from_utf8(trusted(config.to_string().as_bytes())).expect("PEM");
         Self { server, config, pem }

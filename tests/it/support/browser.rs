@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::wait_for;
+use super::wait_until;
 
 const CHROMIUM: &str = "/usr/lib/chromium/chromium";
 /// Flags that disable background requests and the sandbox.
@@ -160,9 +160,9 @@ impl Browser {
     pub(crate) fn photograph(&mut self, address: SocketAddr, path: &str, height: u32, name: &str) {
         self.look_at(1280, height, "light");
         self.open(&format!("http://{address}{path}"));
-        wait_for("the stream", || {
+        wait_until("the stream", || {
             let status = self.evaluate("document.getElementById('connection').textContent");
-            status.as_str().is_some_and(|text| text.starts_with("Live")).then_some(())
+            status.as_str().is_some_and(|text| text.starts_with("Live"))
         });
         self.picture_with(&pictures().join(format!("{name}.png")), false);
     }

@@ -123,12 +123,15 @@ impl Cluster {
 
     /// Starts a cluster with the objects of `deploy/kubernetes`, and no other kinds.
     pub(crate) fn kubernetes() -> Self {
-        Self::prepared("kubernetes", |cluster| {
-            cluster.apply(&["-k", in_repository("deploy/kubernetes").to_str().expect("text")]);
-            cluster.serves_all_kinds();
-            let configs = "/apis/machineconfiguration.openshift.io/v1/controllerconfigs";
-            cluster.create(configs, &controller_config("kubelet CA"));
-        })
+        Self::prepared("kubernetes", Self::become_kubernetes)
+    }
+
+    /// Creates the objects of `deploy/kubernetes`.
+    pub(crate) fn become_kubernetes(&self) {
+        self.apply(&["-k", in_repository("deploy/kubernetes").to_str().expect("text")]);
+        self.serves_all_kinds();
+        let configs = "/apis/machineconfiguration.openshift.io/v1/controllerconfigs";
+        self.create(configs, &controller_config("kubelet CA"));
     }
 
     /// Starts a cluster with the kinds that the server reads, by OpenShift's definitions if they are available, and the
@@ -166,6 +169,18 @@ impl Cluster {
     /// Runs `kubectl apply --server-side`.
     pub(crate) fn apply(&self, arguments: &[&str]) {
         self.kubectl(&[&["apply", "--server-side"], arguments].concat());
+    }
+
+    /// The same with an administrator's directory that has a base and components of `deploy/`.
+    pub(crate) fn apply_overlay(&self, base: &str, components: &[&str]) {
+        self.apply(&["-k", overlay(base, components).path().to_str().expect("text")]);
+    }
+
+    /// The same with a text.
+    pub(crate) fn apply_text(&self, text: &str) {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), text).expect("a writable file");
+        self.apply(&["-f", file.path().to_str().expect("text")]);
     }
 
     /// Waits until the API server serves every kind that has been defined.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::http::{Client, Response};
 use super::pair::Pair;
 use super::server::{free_ports, port_lock};
-use super::wait_for;
+use super::{wait_for, wait_until};
 
 /// Token of an administrator.
 pub(super) const ADMIN: &str = "admin-token";
@@ -267,7 +267,7 @@ fn end_by(folder: &Path, program: &str, signal: Signal) {
     // It may have ended just now, and it can be the child of an earlier test.
     let _ = kill_process(id, signal);
     let _ = waitpid(Some(id), WaitOptions::empty());
-    wait_for("the end of a server", || process(folder, program).is_none().then_some(()));
+    wait_until("the end of a server", || process(folder, program).is_none());
 }
 
 fn id_file(folder: &Path, program: &str) -> PathBuf {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::http::{Client, Response};
 use super::server::Server;
 use super::stopwatch::Stopwatch;
-use super::{resource, wait_for};
+use super::{resource, wait_until};
 
 /// Limit for a change to be served.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
@@ -47,17 +47,17 @@ pub(crate) fn served(server: &Server, pool: &str, path: &str) -> Result<String, 
 pub(crate) fn served_soon(server: &Server, pool: &str, path: &str, expected: Result<&str, u16>) {
     let changed = Stopwatch::start();
     let what = format!("{path} to be {expected:?} in pool {pool}");
-    wait_for(&what, || {
+    wait_until(&what, || {
         let found = served(server, pool, path);
-        (found.as_deref().map_err(|status| *status) == expected).then_some(())
+        found.as_deref().map_err(|status| *status) == expected
     });
     changed.within(SOON, what);
 }
 
 /// Waits until a pool's config has this text in `/etc/marker`.
 pub(crate) fn is_served(server: &Server, pool: &str, expected: &str) {
-    wait_for(&format!("{expected} from pool {pool}"), || {
-        (marker(server, pool).as_deref() == Ok(expected)).then_some(())
+    wait_until(&format!("{expected} from pool {pool}"), || {
+        marker(server, pool).as_deref() == Ok(expected)
     });
 }
 

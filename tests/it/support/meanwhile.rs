@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::stop::Stop;
-use super::wait_for;
+use super::wait_until;
 
 /// Repeated work in other threads.
 pub(crate) struct Meanwhile<'a> {
@@ -34,9 +34,9 @@ impl Meanwhile<'_> {
     /// Waits until the work was done so many times more.
     pub(crate) fn continues(&self, times: u64) {
         let enough = self.rounds.load(Ordering::SeqCst) + times;
-        wait_for("the work in parallel to continue", || {
+        wait_until("the work in parallel to continue", || {
             assert!(!self.stop.load(Ordering::SeqCst), "it has failed");
-            (self.rounds.load(Ordering::SeqCst) >= enough).then_some(())
+            self.rounds.load(Ordering::SeqCst) >= enough
         });
     }
 }

@@ -71,6 +71,11 @@ pub(crate) fn wait_for<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     wait_with(what, pause, ask)
 }
 
+/// Calls `is_met` until it returns `true`, as [`wait_for`] does.
+pub(crate) fn wait_until(what: &str, mut is_met: impl FnMut() -> bool) {
+    wait_for(what, || is_met().then_some(()));
+}
+
 /// Calls `ask` at a constant rate, for conditions that must hold at every call.
 pub(crate) fn wait_asking<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     wait_with(what, |_| OFTEN, ask)

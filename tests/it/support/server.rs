@@ -319,8 +319,11 @@ impl Server {
     }
 
     pub(crate) fn terminate(&self) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::TERM).expect("a process that is still there");
+        self.signal(Signal::TERM);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("a process that is still there");
     }
 
     /// Terminates the server, and waits for its end.
@@ -389,12 +392,12 @@ pub(crate) fn free_ports<const N: usize>() -> [SocketAddr; N] {
 }
 
 /// Number of ports for each process.
-const PORTS: u16 = 500;
+const PORTS: u16 = 125;
 
 /// Ports for this process among all that run tests: otherwise another process could find a port free before a server
 /// listens on it. The locks are in one folder whatever TMPDIR says.
 static OWN_PORTS: LazyLock<OwnPorts> = LazyLock::new(|| {
-    let blocks = (0..40).map(|block| {
+    let blocks = (0..160).map(|block| {
         let first = 10_000 + block * PORTS;
         let path = Path::new("/tmp").join(format!("machine-config-server-tests.port-{first}"));
         (first, path)

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::cluster_servers::{Servers, Template, end_in};
-use super::wait_for;
+use super::wait_until;
 
 /// Maximum number of servers: as many as tests run at a time.
 const PLACES: usize = 6;
@@ -95,11 +95,11 @@ pub(super) fn hand_on(servers: &mut Servers) {
         return;
     }
     // What programs that have ended asked for last.
-    wait_for("requests to end", || {
+    wait_until("requests to end", || {
         let path = "/debug/api_priority_and_fairness/dump_requests";
         let answer = servers.request("GET", path, JSON, &json!({}));
         // A head, and this request.
-        (answer.body.trim_ascii().split(|byte| *byte == b'\n').count() <= 2).then_some(())
+        answer.body.trim_ascii().split(|byte| *byte == b'\n').count() <= 2
     });
     let record = record(&servers.folder);
     let new = record.with_extension("new");
@@ -141,10 +141,10 @@ fn reset(servers: &mut Servers) -> bool {
     for path in lists.iter().flatten() {
         let path =
             format!("{path}?limit=1&resourceVersion={revision}&resourceVersionMatch=NotOlderThan");
-        wait_for("the API server to have seen the reset", || {
+        wait_until("the API server to have seen the reset", || {
             let status = servers.request("GET", &path, JSON, &json!({})).status;
             // A version can be one that is not served.
-            [200, 404].contains(&status).then_some(())
+            [200, 404].contains(&status)
         });
     }
     if kinds.iter().any(|kind| kind.contains("role")) {
@@ -189,10 +189,10 @@ fn pass_on_rights(servers: &Servers) -> String {
                 "verb": verb, "resource": "pods", "namespace": "default",
             }},
         });
-        wait_for("the API server to know the rights", || {
+        wait_until("the API server to know the rights", || {
             let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
             let answer = servers.request("POST", path, JSON, &review).whole_json();
-            (answer["status"]["allowed"] == true).then_some(())
+            answer["status"]["allowed"] == true
         });
     }
     let remove =

@@ -67,8 +67,8 @@ impl Stopwatch {
     fn waited(&self) -> Duration {
         let now = Machine::now();
         let own = own_ticks().saturating_sub(self.own);
-        let others = (now.busy - self.machine.busy).saturating_sub(own);
-        let ticks = others.saturating_sub(now.idle - self.machine.idle);
+        let others = now.busy.saturating_sub(self.machine.busy + own);
+        let ticks = others.saturating_sub(now.idle.saturating_sub(self.machine.idle));
         let processors = fs::read_to_string("/proc/stat").expect("procfs");
         let processors = processors.lines().filter(|line| line.starts_with("cpu")).count() - 1;
         duration(ticks) / u32::try_from(processors).expect("a small count")

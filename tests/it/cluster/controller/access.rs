@@ -18,7 +18,7 @@ use crate::support::http::Client;
 use crate::support::machine::Machine;
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::{Server, free_ports};
-use crate::support::{wait_asking, wait_for};
+use crate::support::{wait_asking, wait_for, wait_until};
 
 fn tokens() -> String {
     format!("{}/machine-config-server-tokens", secrets(NAMESPACE))
@@ -44,9 +44,7 @@ impl ControlledCluster {
     }
 
     fn enforced(&self, server: &Server) {
-        wait_for("the pool to be enforced", || {
-            (self.status(server, "worker", None) == 401).then_some(())
-        });
+        wait_until("the pool to be enforced", || self.status(server, "worker", None) == 401);
     }
 
     fn run_tokens(&self, arguments: &[&str]) -> String {
@@ -162,16 +160,14 @@ fn what_unauthenticated_clients_can_read_and_what_has_no_effect_is_reported_by_t
     let _controller = site.start(&["--access", "enforce"]);
     let reported = || site.certs(&["check"]).output;
     site.credential("worker-user-data-managed");
-    wait_for("the pool to be enforced", || {
-        (site.known()["enforced"] == json!(["worker"])).then_some(())
-    });
+    wait_until("the pool to be enforced", || site.known()["enforced"] == json!(["worker"]));
     assert!(!reported().contains("/etc/key.pem"), "{}", reported());
     let ignored = "warning: MachineConfig rendered: systemd.unit: unknown field, ignored\n";
     assert!(reported().contains(ignored), "{}", reported());
     let open = json!({"metadata": {"annotations": {ACCESS: "audit"}}});
     site.cluster.patch(&format!("{POOLS}/worker"), &open);
     let line = "pool worker: unauthenticated clients can read /etc/key.pem (private key)";
-    wait_for("it to be told", || reported().contains(line).then_some(()));
+    wait_until("it to be told", || reported().contains(line));
 }
 
 #[test]
@@ -234,7 +230,7 @@ fn what_openshifts_operator_renders_is_left_to_it_and_reported() {
     assert_eq!(site.user_data(name), rendered.as_bytes());
     let (server, _) = server_at(&site, site.cluster.address(), &["--access", "enforce"]);
     let server = server.until_ready();
-    wait_for("the reason on the server", || server.degraded().contains(name).then_some(()));
+    wait_until("the reason on the server", || server.degraded().contains(name));
     assert_eq!(site.status(&server, "worker", None), 200, "it is audited");
 
     // The way out: user data of one's own, and word that no machine is made from the other.

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{ControlledCluster, ROTATE, ca};
 use crate::service_user::{a_dozen_changes_of_tokens, distrust_at_once};
 use crate::support::command::{Store, done_at_once};
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
 
@@ -41,9 +41,7 @@ fn cas_that_administrators_distrust_at_once_are_all_distrusted() {
             assert!(listed.contains(ca), "{ca} is lost {round}: {listed}");
         }
         controller = controller.or_else(|| Some(site.start(&[])));
-        wait_for("all to leave", || {
-            site.fingerprints().iter().all(|ca| !cas.contains(ca)).then_some(())
-        });
+        wait_until("all to leave", || site.fingerprints().iter().all(|ca| !cas.contains(ca)));
         site.settled();
     }
     drop(controller);
@@ -65,7 +63,7 @@ fn a_forced_rotation_stays_forced_beside_other_requests() {
     // It is done once, and the next one is not forced.
     let before = site.bundle();
     let _controller = site.start(&[]);
-    wait_for("a new CA", || (site.bundle() != before).then_some(()));
+    wait_until("a new CA", || site.bundle() != before);
     site.settled();
     site.certs(&["rotate", "--ca"]).done();
     assert!(!site.annotation(ROTATE).contains("--force"));

@@ -1,8 +1,6 @@
 //! Bundles of the real trust-manager's: one takes our CAs into all namespaces, another brings an organisation's, which
 //! the controller trusts.
 
-use std::fs;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use pki::Certificate;
@@ -14,7 +12,7 @@ use crate::support::book::{example, with};
 use crate::support::cert_manager::{Approver, CertManager, collection, make, open_store, until};
 use crate::support::cluster::NAMESPACE;
 use crate::support::trust_manager::TrustManager;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const EXTERNAL: [&str; 4] = [
     "--serving-pair",
@@ -40,9 +38,7 @@ fn config_maps(namespace: &str) -> String {
 impl ControlledCluster {
     /// Applies what the book shows.
     fn follow(&self, text: &str) {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        fs::write(file.path(), text).expect("a write");
-        self.cluster.apply(&["-f", file.path().to_str().expect("text")]);
+        self.cluster.apply_text(text);
     }
 
     /// Waits until the Bundle's config map in a namespace holds these, as PEM and for Java.
@@ -125,7 +121,7 @@ fn an_organisations_roots_are_taken_from_a_bundle_and_the_next_before_a_pair_by_
         let second = site.root("root-2");
         let both = json!({"data": {"ca.crt": format!("{first}{second}")}});
         site.cluster.patch(&format!("{}/corporate-roots", config_maps(NAMESPACE)), &both);
-        wait_for("the next root to be trusted", || site.bundle().contains(&second).then_some(()));
+        wait_until("the next root to be trusted", || site.bundle().contains(&second));
         machines.join(site.bundle());
         let moved = json!({"spec": {"ca": {"secretName": "root-2"}}});
         site.cluster.patch(&format!("{}/corporate", collection("", "clusterissuers")), &moved);

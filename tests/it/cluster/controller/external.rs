@@ -1,8 +1,6 @@
 //! A serving pair that the real cert-manager makes, served in place of the controller's own while machines with every
 //! pointer config that there was boot all the time.
 
-use std::fs;
-
 use serde_json::json;
 
 use super::issued::storm;
@@ -10,7 +8,7 @@ use super::{ControlledCluster, secrets, serving, value};
 use crate::support::book::{example, with};
 use crate::support::cert_manager::{Approver, CertManager, collection, condition, make, until};
 use crate::support::cluster::NAMESPACE;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const EXTERNAL: [&str; 4] = [
     "--serving-pair",
@@ -27,9 +25,7 @@ impl ControlledCluster {
     /// Has cert-manager make a pair as the book shows, for this name.
     fn certificate(&self, host: &str) {
         let text = example("how-to/external-certificate.md", "kind: Certificate\n");
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        fs::write(file.path(), with(&text, "api-int.example.com", host)).expect("a write");
-        self.cluster.apply(&["-f", file.path().to_str().expect("text")]);
+        self.cluster.apply_text(&with(&text, "api-int.example.com", host));
         until(&self.cluster, &certificate(), "Ready", "True", "Ready");
     }
 
@@ -82,22 +78,20 @@ fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_ma
     storm(&site, before, |machines| {
         let controller = site.start(&EXTERNAL);
         let reported = || controller.readiness().1;
-        wait_for("what is missing to be told", || {
-            reported().contains("serving certificate").then_some(())
-        });
+        wait_until("what is missing to be told", || reported().contains("serving certificate"));
         site.certificate("other.example.com");
         site.trusts(&root);
         let because = "machine-config-server-external-tls has another certificate";
-        wait_for("the reason", || controller.log().contains(because).then_some(()));
+        wait_until("the reason", || controller.log().contains(because));
         assert_eq!(value(&site.object(&serving()), "tls.key"), own);
-        wait_for("the root to be trusted", || site.bundle().contains(&root).then_some(()));
+        wait_until("the root to be trusted", || site.bundle().contains(&root));
         machines.join(site.bundle());
         site.issued(1);
 
         let named = json!({"spec": {"dnsNames": ["localhost"]}});
         site.cluster.patch(&certificate(), &named);
-        wait_for("the external pair to be served", || {
-            (value(&site.object(&serving()), "tls.key") != own).then_some(())
+        wait_until("the external pair to be served", || {
+            value(&site.object(&serving()), "tls.key") != own
         });
         site.serves_theirs();
         // The command learns from the secret whose pair it is.
@@ -107,8 +101,8 @@ fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_ma
 
         let before = value(&site.object(&serving()), "tls.key");
         site.cluster.delete(&format!("{}/machine-config-server-external-tls", secrets(NAMESPACE)));
-        wait_for("the next pair to be served", || {
-            (value(&site.object(&serving()), "tls.key") != before).then_some(())
+        wait_until("the next pair to be served", || {
+            value(&site.object(&serving()), "tls.key") != before
         });
         site.serves_theirs();
     });

@@ -13,7 +13,7 @@ use super::{
 use crate::support::cluster::NAMESPACE;
 use crate::support::in_repository;
 use crate::support::stopwatch::Stopwatch;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 #[test]
 fn a_secret_that_cannot_be_written_holds_up_no_other() {
@@ -45,27 +45,25 @@ fn a_secret_that_cannot_be_written_holds_up_no_other() {
     site.cluster.create(bindings, &binding);
     let path = user_data("rejected-user-data");
     let mut tries = 0;
-    wait_for("the policy to be in force", || {
+    wait_until("the policy to be in force", || {
         tries += 1;
         let change = json!({"metadata": {"labels": {"try": tries.to_string()}}});
         let answer = site.cluster.request("PATCH", &path, "application/merge-patch+json", &change);
-        (answer.status == 422).then_some(())
+        answer.status == 422
     });
     let before = site.bundle();
     site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
-    wait_for("a new bundle", || (site.bundle() != before).then_some(()));
+    wait_until("a new bundle", || site.bundle() != before);
     let is_followed = |name: &str| trusted(&site.user_data(name)) == site.bundle().as_bytes();
-    wait_for("the others to follow", || is_followed("worker-user-data").then_some(()));
-    wait_for("the refusal to be told", || controller.log().contains("not now").then_some(()));
+    wait_until("the others to follow", || is_followed("worker-user-data"));
+    wait_until("the refusal to be told", || controller.log().contains("not now"));
     let pair = || site.serial(&serving());
     let chain = || String::from_utf8(pair()).expect("text").matches("BEGIN").count();
-    wait_for("the serving certificate, which does not wait either", || {
-        (chain() == 2).then_some(())
-    });
+    wait_until("the serving certificate, which does not wait either", || chain() == 2);
     assert!(!is_followed("rejected-user-data"));
 
     site.cluster.delete(&format!("{bindings}/reject"));
-    wait_for("the last one to follow", || is_followed("rejected-user-data").then_some(()));
+    wait_until("the last one to follow", || is_followed("rejected-user-data"));
     site.settled();
 }
 
@@ -75,11 +73,11 @@ fn a_forbidden_watch_is_reported_at_once_and_recovers() {
     let bindings =
         "/apis/rbac.authorization.k8s.io/v1/namespaces/openshift-machine-api/rolebindings";
     site.cluster.delete(&format!("{bindings}/{ACCOUNT}"));
-    wait_for("the right to be gone", || {
-        (!site.cluster.may(ACCOUNT, "list", "/secrets", USER_DATA_NAMESPACE)).then_some(())
+    wait_until("the right to be gone", || {
+        !site.cluster.may(ACCOUNT, "list", "/secrets", USER_DATA_NAMESPACE)
     });
     let controller = site.start(&[]);
-    wait_for("the controller to be active", || controller.is_active().then_some(()));
+    wait_until("the controller to be active", || controller.is_active());
     let active = Stopwatch::start();
     // Other watches may have failures of their own, while the API server starts.
     let lines = |what: &str| -> Vec<String> {
@@ -89,8 +87,8 @@ fn a_forbidden_watch_is_reported_at_once_and_recovers() {
         own.map(str::to_owned).collect()
     };
     let reported = || lines("cannot watch the object, retrying");
-    wait_for("the log to tell", || (!reported().is_empty()).then_some(()));
-    wait_for("the metric", || (controller.watch_failures() > 0).then_some(()));
+    wait_until("the log to tell", || !reported().is_empty());
+    wait_until("the metric", || controller.watch_failures() > 0);
     let named = "Secret openshift-machine-api/*: cannot be watched: secrets is forbidden";
     let readiness = wait_for("readiness to tell", || {
         let (status, lines) = controller.readiness();
@@ -104,15 +102,15 @@ fn a_forbidden_watch_is_reported_at_once_and_recovers() {
 
     // It is told once, however often it fails; and one that waits for its turn is ready.
     let standby = site.start(&[]);
-    wait_for("another try", || (controller.watch_failures() > 1).then_some(()));
+    wait_until("another try", || controller.watch_failures() > 1);
     assert_eq!(reported().len(), 1, "{:?}", reported());
     let ready = (200, String::new());
-    wait_for("the other one to be ready", || (standby.readiness() == ready).then_some(()));
+    wait_until("the other one to be ready", || standby.readiness() == ready);
     assert!(!standby.is_active());
 
     site.cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
-    wait_for("it to heal", || (controller.readiness() == ready).then_some(()));
-    wait_for("the log to tell", || (lines("watch works again").len() == 1).then_some(()));
+    wait_until("it to heal", || controller.readiness() == ready);
+    wait_until("the log to tell", || lines("watch works again").len() == 1);
     site.object(&user_data("worker-user-data-managed"));
 }
 
@@ -129,9 +127,7 @@ fn what_is_not_understood_is_reported_and_nothing_is_written_over_it() {
     let reason = format!(
         "certificates: ConfigMap {NAMESPACE}/machine-config-server-ca: has no key ca-bundle.crt\n"
     );
-    wait_for("readiness to tell", || {
-        (controller.readiness() == (503, reason.clone())).then_some(())
-    });
+    wait_until("readiness to tell", || controller.readiness() == (503, reason.clone()));
     assert_eq!(site.object(&bundle()), before);
     assert!(site.cluster.get(&ca()).is_none(), "nothing else is made either");
     site.certs(&["check"]).refused(&["no key ca-bundle.crt"]);
@@ -139,5 +135,5 @@ fn what_is_not_understood_is_reported_and_nothing_is_written_over_it() {
     site.cluster.patch(&bundle(), &json!({"data": {"ca-bundel.crt": null, "ca-bundle.crt": ""}}));
     site.object(&user_data("worker-user-data-managed"));
     site.settled();
-    wait_for("it to be ready", || (controller.readiness().0 == 200).then_some(()));
+    wait_until("it to be ready", || controller.readiness().0 == 200);
 }

@@ -16,20 +16,19 @@ use crate::support::book::example;
 use crate::support::cert_manager::{
     Approver, CLUSTER_RESOURCES, CertManager, collection, make, until,
 };
-use crate::support::cluster::{Cluster, NAMESPACE, overlay};
+use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::http::Client;
 use crate::support::machine::Machine;
 use crate::support::meanwhile::meanwhile;
 use crate::support::server::{Server, binary};
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const ISSUER: [&str; 2] = ["--ca-from-issuer", "ClusterIssuer/corporate"];
 const ISSUED_BY: &str = "machineconfiguration.openshift.io/ca-issuer";
 
 /// Applies the controller's manifests with a component.
 fn apply_with(cluster: &Cluster, component: &str) {
-    let overlay = overlay("deploy/controller", &[&format!("deploy/components/{component}")]);
-    cluster.apply(&["-k", overlay.path().to_str().expect("text")]);
+    cluster.apply_overlay("deploy/controller", &[&format!("deploy/components/{component}")]);
 }
 
 impl ControlledCluster {
@@ -70,9 +69,7 @@ impl ControlledCluster {
         });
         self.settled();
         let request = format!("{}/machine-config-server-ca-request", secrets(NAMESPACE));
-        wait_for("the request to be discarded", || {
-            self.cluster.get(&request).is_none().then_some(())
-        });
+        wait_until("the request to be discarded", || self.cluster.get(&request).is_none());
         ca
     }
 
@@ -158,7 +155,7 @@ fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
             ca["metadata"]["annotations"][ISSUED_BY],
             "cert-manager.io/ClusterIssuer/corporate"
         );
-        wait_for("the root to be trusted", || site.bundle().contains(&first).then_some(()));
+        wait_until("the root to be trusted", || site.bundle().contains(&first));
         let issued = value(&ca, "tls.crt");
         let bundle = site.bundle();
         assert!(!bundle.contains(str::from_utf8(&issued).expect("text")), "{bundle}");
@@ -177,7 +174,7 @@ fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
         site.cluster.patch(&format!("{}/corporate", collection("", "clusterissuers")), &moved);
         site.ask_for_a_ca("move");
         site.another_ca(&issued);
-        wait_for("the second root to be trusted", || site.bundle().contains(&second).then_some(()));
+        wait_until("the second root to be trusted", || site.bundle().contains(&second));
         machines.join(site.bundle());
         machines.join(second);
         // Each was asked for once.
@@ -248,11 +245,9 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
     let path = format!("{}/{name}/status", collection(NAMESPACE, "certificaterequests"));
     site.cluster.patch(&path, &denied);
     let reported = "the issuer does not issue the signing CA";
-    wait_for("the refusal to be told", || {
-        controller.readiness().1.contains(reported).then_some(())
-    });
+    wait_until("the refusal to be told", || controller.readiness().1.contains(reported));
     let reason = "the request was denied: no CAs for machines";
-    wait_for("the reason", || controller.log().contains(reason).then_some(()));
+    wait_until("the reason", || controller.log().contains(reason));
     assert_eq!(site.serial(&ca()), own);
     assert_eq!(site.requests().len(), 1);
 
@@ -269,9 +264,7 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
     });
     // At once where an administrator deletes the secret. Its request goes with it where garbage is collected.
     site.cluster.delete(&secret);
-    wait_for("another request at once", || {
-        names().iter().any(|it| !second.contains(it)).then_some(())
-    });
+    wait_until("another request at once", || names().iter().any(|it| !second.contains(it)));
     assert_eq!(site.serial(&ca()), own);
 }
 
@@ -284,9 +277,9 @@ fn without_cert_manager_its_absence_is_reported() {
     before.terminate();
     let controller = site.start(&ISSUER);
     let reported = "the issuer does not issue the signing CA";
-    wait_for("it to be told", || controller.readiness().1.contains(reported).then_some(()));
+    wait_until("it to be told", || controller.readiness().1.contains(reported));
     let reason = "cert-manager is not installed";
-    wait_for("the reason", || controller.log().contains(reason).then_some(()));
+    wait_until("the reason", || controller.log().contains(reason));
     // The rest is kept: a new pool gets its user data.
     site.pool("edge");
     assert!(!site.user_data("edge-user-data-managed").is_empty());

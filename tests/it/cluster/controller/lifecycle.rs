@@ -10,7 +10,7 @@ use crate::support::machine::Machine;
 use crate::support::rendered::POOLS;
 use crate::support::rest::becomes_idle;
 use crate::support::stopwatch::Stopwatch;
-use crate::support::wait_for;
+use crate::support::wait_until;
 use rustix::process::Signal;
 
 #[test]
@@ -59,7 +59,7 @@ fn a_cluster_without_certificates_gets_all_that_a_machine_needs() {
     // A pool that comes gets its own, and events tell what was done.
     site.pool("infra");
     site.object(&user_data("infra-user-data-managed"));
-    wait_for("an event", || site.cluster.events().contains("made a signing CA").then_some(()));
+    wait_until("an event", || site.cluster.events().contains("made a signing CA"));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_controller_without_changes_is_idle() {
 fn one_controller_is_active_and_another_takes_over() {
     let site = ControlledCluster::new();
     let mut first = site.start(&[]);
-    wait_for("the first one", || first.is_active().then_some(()));
+    wait_until("the first one", || first.is_active());
     let second = site.start(&[]);
     site.settled();
     assert!(!second.is_active());
@@ -86,17 +86,17 @@ fn one_controller_is_active_and_another_takes_over() {
     // In order: at once.
     first.terminate();
     let ended = Stopwatch::start();
-    wait_for("the second one", || second.is_active().then_some(()));
+    wait_until("the second one", || second.is_active());
     ended.within(Duration::from_secs(5), "to take over from one that ended");
 
     // By a crash in the middle of a rotation: within the Lease, and the next one ends the work.
     let third = site.start(&[]);
     let before = site.serial(&ca());
     site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
-    wait_for("a new authority", || (site.serial(&ca()) != before).then_some(()));
+    wait_until("a new authority", || site.serial(&ca()) != before);
     second.signal(Signal::KILL);
     let killed = Stopwatch::start();
-    wait_for("the third one", || third.is_active().then_some(()));
+    wait_until("the third one", || third.is_active());
     killed.within(Duration::from_secs(20), "to take over from one that was killed");
     site.settled();
     assert_eq!(site.bundle().matches("BEGIN").count(), 2);

@@ -26,7 +26,7 @@ use crate::support::cluster::NAMESPACE;
 use crate::support::command::Said;
 use crate::support::openssl::sign_serving;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
 const DISTRUSTED: &str = "BEGIN DISTRUSTED CERTIFICATE";
@@ -47,17 +47,17 @@ impl ControlledCluster {
     /// fails, tell `text` of this kind.
     fn reported(&self, controller: &Controller, kind: &str, text: &str) {
         let logged = text.replace('"', "\\\"");
-        wait_for("the log to tell", || controller.log().contains(&logged).then_some(()));
-        wait_for("an event", || self.cluster.events().contains(text).then_some(()));
+        wait_until("the log to tell", || controller.log().contains(&logged));
+        wait_until("an event", || self.cluster.events().contains(text));
         let metric = format!("mcs_certificates_attention{{what=\"{kind}\"}} ");
         wait_for("the metric", || {
             let page = controller.metrics();
             let line = page.lines().find_map(|line| line.strip_prefix(&metric)).map(str::to_owned);
             line.filter(|count| count != "0")
         });
-        wait_for("readiness to tell", || {
+        wait_until("readiness to tell", || {
             let (status, lines) = controller.readiness();
-            (status == 200 && lines.starts_with("certificates: ")).then_some(())
+            status == 200 && lines.starts_with("certificates: ")
         });
         self.certs(&["check"]).refused(&[text]);
     }
@@ -73,9 +73,7 @@ impl ControlledCluster {
     /// Waits until nothing is told any more.
     fn healthy(&self, controller: &Controller) {
         self.settled();
-        wait_for("readiness to be OK", || {
-            (controller.readiness() == (200, String::new())).then_some(())
-        });
+        wait_until("readiness to be OK", || controller.readiness() == (200, String::new()));
     }
 
     /// The CAs of the bundle.

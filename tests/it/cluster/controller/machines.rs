@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::{ControlledCluster, Controller, secrets, server_at, value};
 use crate::machine_sites::{APPROVED, MachineSite, machine_scenarios};
 use crate::support::access::{credential_in, get};
-use crate::support::cluster::{Cluster, NAMESPACE, overlay};
+use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::command::{Said, Store as _};
 use crate::support::http::{Client, Response, loopback};
 use crate::support::manifests::first_boot_machine;
 use crate::support::server::Server;
-use crate::support::{wait_asking, wait_for};
+use crate::support::{wait_asking, wait_for, wait_until};
 
 const FLAG: &str = "--first-boot-machines";
 const REARM: &str = "machine-config-server.io/rearm";
@@ -33,8 +33,7 @@ fn cluster() -> Cluster {
             ("deploy/openshift", "deploy/components/first-boot-machines"),
             ("deploy/controller", "deploy/components/first-boot-machines-controller"),
         ] {
-            let mine = overlay(base, &[component]);
-            cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+            cluster.apply_overlay(base, &[component]);
         }
         cluster.serves_all_kinds();
     })
@@ -157,10 +156,10 @@ impl MachineSite for MachinesCluster {
     }
 
     fn has_recorded_approval(&self, name: &str) {
-        wait_for("the record of the approval", || {
+        wait_until("the record of the approval", || {
             let machine = self.site.machine(name);
             let approved = &machine["metadata"]["annotations"][APPROVED];
-            (machine["status"]["approval"]["at"] == *approved).then_some(())
+            machine["status"]["approval"]["at"] == *approved
         });
     }
 }
@@ -169,9 +168,7 @@ machine_scenarios!(MachinesCluster);
 
 /// Waits until a server knows the state of a machine's token.
 fn knows(server: &Server, name: &str, state: &str) {
-    wait_for(&format!("{name} to be {state}"), || {
-        (server.named_machine(name)["token"] == state).then_some(())
-    });
+    wait_until(&format!("{name} to be {state}"), || server.named_machine(name)["token"] == state);
 }
 
 /// A machine's spec, with a file by which its config is recognised.
@@ -203,7 +200,7 @@ fn a_machine_gets_a_token_and_boots_by_it_with_its_own_files() {
         site.ask_known(&server, &credential, &file);
         let recorded = site.machine(name)["status"]["use"].clone();
         assert_eq!(recorded["addresses"], json!(["127.0.0.1"]), "before the answer");
-        wait_for("the state", || (site.machine(name)["status"]["state"] == "Open").then_some(()));
+        wait_until("the state", || site.machine(name)["status"]["state"] == "Open");
         knows(&server, name, "open");
         // Asking again writes nothing.
         let version = |object: &Value| object["metadata"]["resourceVersion"].clone();

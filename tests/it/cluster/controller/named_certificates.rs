@@ -17,7 +17,7 @@ use crate::support::machine::Machine;
 use crate::support::openssl::openssl;
 use crate::support::pair::Pair;
 use crate::support::server::binary;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const RELEASE_IMAGES: &str = "/apis/machineconfiguration.openshift.io/v1/internalreleaseimages";
@@ -157,7 +157,7 @@ fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
         let metric =
             format!("mcs_rotations_total{{what=\"internal-release-image\",reason=\"{reason}\"}} ");
         // It counts what it has written after that is to be seen.
-        wait_for(&metric, || controller.metrics().contains(&metric).then_some(()));
+        wait_until(&metric, || controller.metrics().contains(&metric));
     }
 
     nobody_else_makes_the_release_image_pair(&site, &controller);
@@ -166,8 +166,8 @@ fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
 /// The installer makes the secret.
 fn nobody_else_makes_the_release_image_pair(site: &ControlledCluster, controller: &Controller) {
     site.cluster.delete(&release_image_pair());
-    wait_for("the log to tell", || {
-        controller.log().contains("the Secret that the installer makes is missing").then_some(())
+    wait_until("the log to tell", || {
+        controller.log().contains("the Secret that the installer makes is missing")
     });
     site.pool("infra");
     site.object(&user_data("infra-user-data-managed"));
@@ -190,9 +190,7 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
     let reported = "PKI cluster: spec.certificateManagement.custom.defaults.key: \
                 cannot make RSA keys of 8192 bits\n";
     let readiness = format!("certificates: {reported}kinds of keys: {reported}");
-    wait_for("readiness to tell", || {
-        (controller.readiness() == (503, readiness.clone())).then_some(())
-    });
+    wait_until("readiness to tell", || controller.readiness() == (503, readiness.clone()));
     assert!(site.cluster.get(&ca()).is_none(), "no other kind stands in");
 
     let path = format!("{PKIS}/cluster");
@@ -201,7 +199,7 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
     site.cluster.patch(&path, &management(change));
     site.object(&user_data("worker-user-data-managed"));
     site.settled();
-    wait_for("it to be ready", || (controller.readiness().0 == 200).then_some(()));
+    wait_until("it to be ready", || controller.readiness().0 == 200);
     let kind = |path: &str| site.chain(path).remove(0).key_kind;
     assert_eq!(kind(&ca()), "ECDSA P-384");
     assert_eq!(kind(&serving()), "ECDSA P-521");
@@ -218,7 +216,7 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
     site.settled();
     assert_eq!([ca(), serving()].map(|path| site.version(&path)), before);
     site.cluster.patch(&serving(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
-    wait_for("a new pair", || (kind(&serving()) == "RSA 3072").then_some(()));
+    wait_until("a new pair", || kind(&serving()) == "RSA 3072");
     assert_eq!(kind(&ca()), "ECDSA P-384");
 }
 
@@ -244,10 +242,10 @@ fn a_ca_that_has_only_the_name_of_ours_is_reported_and_left_alone() {
 
     let reason =
         "trusts a CA with the name of this server's, but with an unknown certificate and key";
-    wait_for("the log to tell", || controller.log().contains(reason).then_some(()));
+    wait_until("the log to tell", || controller.log().contains(reason));
     let metric = "mcs_user_data_left_alone{reason=\"name-only\"} 1";
-    wait_for("the metric", || controller.metrics().contains(metric).then_some(()));
-    wait_for("an event", || site.cluster.events().contains(reason).then_some(()));
+    wait_until("the metric", || controller.metrics().contains(metric));
+    wait_until("an event", || site.cluster.events().contains(reason));
     let line = format!("Secret {USER_DATA_NAMESPACE}/alone-user-data: not updated: {reason}");
     for command in ["show", "check"] {
         let text = site.certs(&[command]).done().output;

@@ -17,7 +17,7 @@ use crate::support::http::Client;
 use crate::support::machine::Machine;
 use crate::support::meanwhile::meanwhile;
 use crate::support::openssl::openssl;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 #[test]
 fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
@@ -38,7 +38,7 @@ fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
         let asked = |path: &str, change: &Value, path_of_new: &str| {
             let before = site.serial(path_of_new);
             site.cluster.patch(path, change);
-            wait_for("a rotation", || (site.serial(path_of_new) != before).then_some(()));
+            wait_until("a rotation", || site.serial(path_of_new) != before);
             site.settled();
             let after = site.serial(path_of_new);
             mount(&site, &pair);
@@ -54,10 +54,10 @@ fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
         let newest = site.serial(&ca());
         for change in [&without_date, &value("second")] {
             site.cluster.patch(&ca(), change);
-            wait_for("the request to be answered", || {
+            wait_until("the request to be answered", || {
                 let annotations = site.object(&ca())["metadata"]["annotations"].clone();
                 let is_dated = annotations[NOT_AFTER].is_string();
-                (is_dated && annotations[HANDLED] == annotations[ROTATE]).then_some(())
+                is_dated && annotations[HANDLED] == annotations[ROTATE]
             });
             site.settled();
             assert_eq!(site.serial(&ca()), newest);
@@ -74,7 +74,7 @@ fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
 fn the_command_asks_in_the_same_way(site: &ControlledCluster) {
     let before = site.serial(&ca());
     site.certs(&["rotate", "--ca", "--force"]).done();
-    wait_for("a rotation", || (site.serial(&ca()) != before).then_some(()));
+    wait_until("a rotation", || site.serial(&ca()) != before);
     site.settled();
     let shown = site.certs(&["show"]).output;
     assert!(shown.contains("older CA"), "{shown}");
@@ -102,7 +102,7 @@ fn objects_that_others_edit_meanwhile_lose_nothing() {
             site.cluster.patch(&ca(), &labels);
             site.cluster.patch(&bundle(), &labels);
         }
-        wait_for("a new bundle", || (site.bundle() != before).then_some(()));
+        wait_until("a new bundle", || site.bundle() != before);
         site.settled();
     }
     for path in [path, ca(), bundle()] {
@@ -143,7 +143,7 @@ fn a_ca_that_is_due_is_renewed() {
     let text = user_data_config("3.1.0", &source).to_string();
     site.make_user_data("worker-user-data", text.as_bytes());
     let controller = site.start(&[]);
-    wait_for("a renewal", || controller.log().contains("due for renewal").then_some(()));
+    wait_until("a renewal", || controller.log().contains("due for renewal"));
     site.settled();
     fs::write(directory.join("old"), &old).expect("a write");
     fs::write(directory.join("chain"), site.serial(&serving())).expect("a write");
@@ -163,7 +163,7 @@ fn a_rotation_whose_controller_is_killed_at_any_step_is_ended_by_the_next_one() 
         site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: value}}}));
         site.cluster.drop_lease();
         let controller = site.start(&[]);
-        wait_for("the controller to be active", || controller.is_active().then_some(()));
+        wait_until("the controller to be active", || controller.is_active());
         std::thread::sleep(Duration::from_millis(8 * round));
         drop(controller);
         fs::write(directory.join("chain"), site.serial(&serving())).expect("a write");

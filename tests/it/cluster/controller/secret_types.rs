@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::{ACCOUNT, ControlledCluster, USER_DATA_NAMESPACE, secrets};
-use crate::support::cluster::{NAMESPACE, overlay};
-use crate::support::wait_for;
+use crate::support::cluster::NAMESPACE;
+use crate::support::{wait_for, wait_until};
 
 const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 
@@ -40,8 +40,7 @@ fn the_controllers_account_cannot_obtain_a_service_accounts_token() {
     };
     // Without the component its rights admit it: that is what it is for.
     create("before", NAMESPACE, ACCOUNT_TOKEN).expect("a right to create");
-    let mine = overlay("deploy/controller", &["deploy/components/secret-types"]);
-    site.cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+    site.cluster.apply_overlay("deploy/controller", &["deploy/components/secret-types"]);
     let mut number = 0;
     let said = wait_for("the policy to be in force", || {
         number += 1;
@@ -104,9 +103,9 @@ fn its_own_work_continues(site: &ControlledCluster) {
         let secret = site.object(&format!("{}/{name}", secrets(NAMESPACE)));
         assert_eq!(secret["type"], "Opaque");
     }
-    wait_for("user data with a token", || {
+    wait_until("user data with a token", || {
         let text = String::from_utf8(site.user_data("worker-user-data-managed")).expect("text");
-        text.contains("Bearer").then_some(())
+        text.contains("Bearer")
     });
     site.rotate("again");
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::support::cluster::{LEASE, NAMESPACE};
 use crate::support::openssl::openssl;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 #[test]
 fn what_the_reference_made_is_taken_over_without_a_write() {
@@ -61,7 +61,7 @@ fn what_the_reference_made_is_taken_over_without_a_write() {
         || paths.clone().map(|path| site.object(&path)["metadata"]["resourceVersion"].clone());
     let before = versions();
     let controller = site.start(&[]);
-    wait_for("the controller to be active", || controller.is_active().then_some(()));
+    wait_until("the controller to be active", || controller.is_active());
     // A pool that comes shows that the controller has looked at everything.
     site.pool("infra");
     site.object(&user_data("infra-user-data-managed"));
@@ -69,7 +69,7 @@ fn what_the_reference_made_is_taken_over_without_a_write() {
     assert_eq!(versions(), before, "{}", controller.log());
     // And its RSA key, in PKCS#1, signs the next authority.
     site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {NOT_AFTER: null}}}));
-    wait_for("a rotation", || (site.bundle().matches("BEGIN").count() == 2).then_some(()));
+    wait_until("a rotation", || site.bundle().matches("BEGIN").count() == 2);
     site.settled();
     let chain = value(&site.object(&serving()), "tls.crt");
     fs::write(directory.join("chain"), chain).expect("a write");

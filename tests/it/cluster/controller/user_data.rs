@@ -12,7 +12,7 @@ use super::{
     user_data_config, value,
 };
 use crate::support::stopwatch::Stopwatch;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// An authority in each way that a config of Ignition may hold it.
 fn sources(pem: &str) -> [(&'static str, Value); 3] {
@@ -87,21 +87,19 @@ fn user_data_of_every_kind_follows_the_bundle_or_is_left_alone() {
         let lines = log.lines().filter(|line| line.contains("does not update user data"));
         lines.filter(|line| line.contains(name)).count()
     };
-    wait_for("what is not updated to be told", || {
-        alone.keys().all(|name| named(name) > 0).then_some(())
-    });
+    wait_until("what is not updated to be told", || alone.keys().all(|name| named(name) > 0));
     site.settled();
     let before = versions(&site);
 
     let bundle_before = site.bundle();
     site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
-    wait_for("a new bundle", || (site.bundle() != bundle_before).then_some(()));
+    wait_until("a new bundle", || site.bundle() != bundle_before);
     let changed = Stopwatch::start();
     let is_followed = || {
         let after = versions(&site);
         followed.iter().all(|name| after[name] != before[name])
     };
-    wait_for("all to follow", || is_followed().then_some(()));
+    wait_until("all to follow", is_followed);
     changed.within(Duration::from_secs(2), format!("{} secrets", followed.len()));
 
     site.settled();

@@ -6,7 +6,7 @@ use super::{RenderingCluster, machine_config, told, untold};
 use crate::support::contract::config;
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 const ANNOTATION: &str = "machine-config-server.io/kernel-arguments";
 
@@ -38,7 +38,7 @@ fn the_annotation_of_a_pool_renders_it_again_and_what_is_wrong_with_it_is_report
     site.annotate(&json!("ignition"));
     let by_ignition = site.renamed(&by_daemon);
     assert_eq!(arguments(&by_ignition), json!([]));
-    wait_for("Ignition's", || (of_ignition(&server) == json!(["quiet"])).then_some(()));
+    wait_until("Ignition's", || of_ignition(&server) == json!(["quiet"]));
 
     site.annotate(&json!("kubelet"));
     let reason = "\"kubelet\": expected machine-config-daemon or ignition";

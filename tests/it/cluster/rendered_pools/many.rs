@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{CONFIGS, POOLS, ROLE, RenderingCluster, machine_config};
 use crate::support::contract::{SOON, is_served};
 use crate::support::stopwatch::{Stopwatch, once_within};
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 const MANY: usize = 100;
 /// Those of the role `worker`, which all pools select; one is the pool's.
@@ -80,9 +80,9 @@ fn of_a_hundred_pools_those_that_select_a_change_are_served_soon() {
         let contents = format!("three-{attempt}.");
         site.change("00-shared", "/etc/shared-0", &contents);
         for number in 0..MANY {
-            wait_for("the change of what all pools select", || {
+            wait_until("the change of what all pools select", || {
                 let body = server.plain().get(&format!("/config/{}", pool(number))).body;
-                String::from_utf8_lossy(&body).contains(&format!("data:,{contents}")).then_some(())
+                String::from_utf8_lossy(&body).contains(&format!("data:,{contents}"))
             });
         }
         changed.took()

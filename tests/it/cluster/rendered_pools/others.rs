@@ -6,7 +6,7 @@ use super::{ROLE, RenderingCluster, machine_config, told, untold};
 use crate::support::cluster::NAMESPACE;
 use crate::support::contract::{is_served, marker_soon};
 use crate::support::rendered::{CONFIGS, POOLS};
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const OPERATOR: &str = "machine-config-controller";
 
@@ -116,7 +116,7 @@ fn what_administrators_set_by_hand_is_kept_or_put_right_and_a_second_renderer_is
 
     // One that is not there.
     site.set("rendered-worker-nothing");
-    wait_for("the right one", || (site.named().as_ref() == Some(&first)).then_some(()));
+    wait_until("the right one", || site.named().as_ref() == Some(&first));
     // One that was deleted.
     site.cluster().delete(&format!("{CONFIGS}/{first}"));
     wait_for("it to be made again", || site.config(&first));
@@ -133,7 +133,7 @@ fn what_administrators_set_by_hand_is_kept_or_put_right_and_a_second_renderer_is
     assert_eq!(site.named().as_deref(), Some("custom"));
     let none = json!({"spec": {"configuration": null}});
     site.cluster().patch(&format!("{POOLS}/worker"), &none);
-    wait_for("the right one", || (site.named().as_ref() == Some(&first)).then_some(()));
+    wait_until("the right one", || site.named().as_ref() == Some(&first));
     untold(&controller, "MachineConfigPool worker");
 
     site.render_as_operator("rendered-worker-theirs", "theirs");
@@ -155,7 +155,7 @@ fn controllers_that_are_killed_leave_a_pool_that_names_a_config_that_is_there() 
     let server = site.server();
     for round in 0..6 {
         let (first, second) = (site.start(&[]), site.start(&[]));
-        wait_for("an active one", || (first.is_active() || second.is_active()).then_some(()));
+        wait_until("an active one", || first.is_active() || second.is_active());
         for edit in 0..10 {
             site.change("60-marker", "/etc/marker", &format!("{round}-{edit}"));
             let config = json!({"metadata": {"labels": {ROLE: if edit % 2 == 0 { "other" } else { "worker" }}}});

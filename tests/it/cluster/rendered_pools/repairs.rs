@@ -6,7 +6,7 @@ use super::{RenderingCluster, told, untold};
 use crate::cluster::controller::Controller;
 use crate::support::contract::{is_served, marker_soon};
 use crate::support::rendered::{CONFIGS, POOLS};
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 impl RenderingCluster {
     /// Kills a controller and starts another one, which knows nothing.
@@ -40,13 +40,11 @@ fn one_that_was_edited_is_restored_also_by_a_controller_that_comes_later() {
     let first = site.renamed("");
     let good = site.config(&first).expect("it")["spec"].clone();
     let is_good = || site.config(&first).is_some_and(|config| config["spec"] == good);
-    let restored = || wait_for("it to be restored", || is_good().then_some(()));
+    let restored = || wait_until("it to be restored", &is_good);
 
     site.change(&first, "/etc/marker", "edited");
     restored();
-    wait_for("the warning", || {
-        controller.log().contains("restored a rendered MachineConfig").then_some(())
-    });
+    wait_until("the warning", || controller.log().contains("restored a rendered MachineConfig"));
     assert!(controller.metrics().contains("mcs_rendered_restored_total 1\n"));
     let argument = json!({"spec": {"kernelArguments": ["quiet"]}});
     site.cluster().patch(&format!("{CONFIGS}/{first}"), &argument);
@@ -72,7 +70,7 @@ fn one_that_was_edited_is_restored_also_by_a_controller_that_comes_later() {
     site.pause(true);
     site.change("60-marker", "/etc/marker", "three");
     let controller = site.start_again(controller);
-    wait_for("a start", || controller.is_active().then_some(()));
+    wait_until("a start", || controller.is_active());
     site.change(&first, "/etc/marker", "edited");
     told(&controller, &format!("it names MachineConfig {first}, whose contents are not those"));
     site.pause(false);
@@ -99,7 +97,7 @@ fn one_that_a_paused_pool_names_is_made_again_or_reported() {
 
     site.change("60-marker", "/etc/marker", "two");
     let controller = site.start_again(controller);
-    wait_for("a start", || controller.is_active().then_some(()));
+    wait_until("a start", || controller.is_active());
     let lost = format!("MachineConfigPool worker: it names MachineConfig {first}, which does not");
     site.lose(&first);
     told(&controller, &lost);

@@ -9,7 +9,7 @@ use crate::support::contract::{is_served, marker_soon};
 use crate::support::http::loopback;
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// Those that are kept though nothing names them.
 const KEPT: usize = 10;
@@ -51,7 +51,7 @@ fn the_latest_are_kept_and_those_that_machines_got() {
     assert_eq!(machine.request("GET", "/config/worker", &agent).status, 200);
     site.change_often(&server, "a", KEPT + 3);
     let second = site.renamed("");
-    wait_for("the oldest to go", || (site.rendered().len() == KEPT + 2).then_some(()));
+    wait_until("the oldest to go", || site.rendered().len() == KEPT + 2);
     let left = site.rendered();
     assert!(left.contains(&first), "a machine got it");
     assert!(left.contains(&second), "the pool names it");
@@ -63,7 +63,7 @@ fn the_latest_are_kept_and_those_that_machines_got() {
     drop(server);
     let server = site.server();
     site.change_often(&server, "b", 2);
-    wait_for("that to be told", || controller.readiness().1.contains("boot ledgers").then_some(()));
+    wait_until("that to be told", || controller.readiness().1.contains("boot ledgers"));
     assert!(site.rendered().len() > KEPT + 2);
     assert_eq!(controller.readiness().0, 200);
     marker_soon(&server, "worker", Ok("b-1"));
@@ -88,9 +88,7 @@ fn a_copy_of_a_rendered_one_is_the_administrators_and_stays() {
 
     marker_soon(&server, "worker", Ok("mine"));
     site.change_one_often(&server, "70-mine", "mine", KEPT + 3);
-    wait_for("the oldest to go", || {
-        controller.log().contains("deleted a MachineConfig").then_some(())
-    });
+    wait_until("the oldest to go", || controller.log().contains("deleted a MachineConfig"));
     assert!(site.config("70-mine").is_some());
 }
 
@@ -108,7 +106,7 @@ fn without_ledgers_nothing_is_deleted_and_a_pool_that_is_gone_leaves_nothing_bro
     let named = site.named().expect("a rendered MachineConfig");
     site.cluster().delete(&format!("{POOLS}/worker"));
     site.pool("worker");
-    wait_for("the same one", || (site.named().as_ref() == Some(&named)).then_some(()));
+    wait_until("the same one", || site.named().as_ref() == Some(&named));
     let uid = &site.worker()["metadata"]["uid"];
     let owner = |config: Option<Value>| {
         config.expect("it")["metadata"]["ownerReferences"][0]["uid"].clone()

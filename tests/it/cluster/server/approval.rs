@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 
 use super::ServedCluster;
 use crate::support::access::get;
-use crate::support::cluster::{Cluster, NAMESPACE, overlay};
+use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::http::loopback;
 use crate::support::manifests::first_boot_machine;
 use crate::support::rendered::POOLS;
 use crate::support::server::{Server, binary};
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 fn status(server: &Server, last: u8) -> u16 {
     get(&server.plain().from(loopback(last)), "worker", None).status
 }
 
 fn until(wanted: u16, server: &Server, last: u8) {
-    wait_for("the answer", || (status(server, last) == wanted).then_some(()));
+    wait_until("the answer", || status(server, last) == wanted);
 }
 
 #[test]
@@ -93,8 +93,7 @@ fn bound(cluster: &Cluster, account: &str) -> std::path::PathBuf {
 fn with_policy(cluster: &Cluster) -> [std::path::PathBuf; 2] {
     for component in ["first-boot-machines", "approval"] {
         let component = format!("deploy/components/{component}");
-        let mine = overlay("deploy/openshift", &[&component]);
-        cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+        cluster.apply_overlay("deploy/openshift", &[&component]);
         cluster.serves_all_kinds();
     }
     let editor = json!({

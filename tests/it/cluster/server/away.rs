@@ -11,7 +11,7 @@ use crate::support::manifests::files;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rendered::CONFIGS;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 #[test]
 fn machines_boot_without_the_api_server_and_changes_arrive_when_it_is_back() {
@@ -21,7 +21,7 @@ fn machines_boot_without_the_api_server_and_changes_arrive_when_it_is_back() {
     let server = site.start(&flags).until_ready();
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     // Written last: what it refers to is there.
-    wait_for("the cache", || cache.join("objects.json").exists().then_some(()));
+    wait_until("the cache", || cache.join("objects.json").exists());
     assert!(stale_since(&server) < 1.0);
     let kubeconfig = site.cluster.account_kubeconfig(site.cluster.address());
 
@@ -35,7 +35,7 @@ fn machines_boot_without_the_api_server_and_changes_arrive_when_it_is_back() {
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     let lines =
         || server.log().matches("API server is unavailable, serving what was read last").count();
-    wait_for("a line in the log", || (lines() > 0).then_some(()));
+    wait_until("a line in the log", || lines() > 0);
     assert_eq!(lines(), 1, "once is enough: {}", server.log());
 
     // One that is started now has the cache alone, and the token from its own files.

@@ -15,7 +15,7 @@ use crate::support::machine::Machine;
 use crate::support::rendered::POOLS;
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::Stopwatch;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 /// The kubeconfig that a machine of the pool gets.
 fn kubeconfig(server: &Server) -> Value {
@@ -53,9 +53,9 @@ fn a_token_that_the_api_server_refuses_is_shown_with_the_machine_that_has_it_and
     assert_eq!(machine["recovery"], "restart");
     let fix = machine["fix"].as_str().expect("a next step");
     assert!(fix.starts_with("make Secret node-bootstrapper-token again"), "{fix}");
-    wait_for("the report", || {
+    wait_until("the report", || {
         let line = format!("bootstrap token at the API server: {refused}");
-        server.degraded().contains(&line).then_some(())
+        server.degraded().contains(&line)
     });
 
     let token = site.cluster.token_of(ACCOUNT, NAMESPACE);
@@ -97,7 +97,7 @@ fn machines_join_with_the_newest_token_and_cas() {
     site.write_token("fedcba.fedcba9876543210\n");
     let token = || kubeconfig(&server)["users"][0]["user"]["token"].clone();
     let changed = Stopwatch::start();
-    wait_for("the new token", || (token() == "fedcba.fedcba9876543210").then_some(()));
+    wait_until("the new token", || token() == "fedcba.fedcba9876543210");
     changed.within(SOON, "the new token");
 
     let data = json!({
@@ -108,9 +108,7 @@ fn machines_join_with_the_newest_token_and_cas() {
     site.cluster.create(&maps, &data);
     let changed = Stopwatch::start();
     let clusters = || kubeconfig(&server)["clusters"].clone();
-    wait_for("the config map's CA", || {
-        (clusters() == cluster("CA of the config map\n")).then_some(())
-    });
+    wait_until("the config map's CA", || clusters() == cluster("CA of the config map\n"));
     changed.within(SOON, "the config map's CA");
 
     // A token that is gone leaves the last one, and is told.

@@ -7,7 +7,7 @@ use super::layered_images::{IMAGE, image, layer};
 use crate::support::contract::{is_served, marker};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::stopwatch::Stopwatch;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// Maximum age of what is served, and the time for a machine to get it.
 const AFTER: Duration = Duration::from_secs(1);
@@ -27,13 +27,13 @@ fn a_server_with_frozen_watches_serves_new_configs_and_images_if_it_reads_live()
     // Each asks the API server every two seconds, by a connection that is not one of a watch; on a busy machine less often.
     let quiet = Duration::from_secs(10);
     let mut last = (0, Instant::now());
-    wait_for("all watches of both to be frozen", || {
+    wait_until("all watches of both to be frozen", || {
         let frozen = proxy.freeze_quiet(quiet);
         if frozen != last.0 {
             last = (frozen, Instant::now());
         }
         // One that began later than others is frozen later.
-        (frozen >= 16 && last.1.elapsed() > SOON).then_some(())
+        frozen >= 16 && last.1.elapsed() > SOON
     });
 
     site.machine_config("rendered-2", "two");
@@ -45,9 +45,9 @@ fn a_server_with_frozen_watches_serves_new_configs_and_images_if_it_reads_live()
 
     layer(&site, "worker", IMAGE, "rendered-1");
     site.status("worker", "rendered-1", 1);
-    wait_for("the image", || (image(&prompt, "worker") == IMAGE).then_some(()));
+    wait_until("the image", || image(&prompt, "worker") == IMAGE);
     let built = Stopwatch::start();
-    wait_for("the image", || (image(&live, "worker") == IMAGE).then_some(()));
+    wait_until("the image", || image(&live, "worker") == IMAGE);
     built.within(AFTER + SOON, "a live read of an image");
     assert_ne!(image(&lagging, "worker"), IMAGE, "its watches work");
 

@@ -7,7 +7,7 @@ use crate::support::cluster::NAMESPACE;
 use crate::support::contract::{SOON, served};
 use crate::support::server::Server;
 use crate::support::stopwatch::Stopwatch;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// A wish for an image of a pool's own, and a build of it.
 pub(super) fn layer(site: &ServedCluster, pool: &str, image: &str, configuration: &str) {
@@ -83,7 +83,7 @@ pub(super) fn image(server: &Server, pool: &str) -> String {
 fn image_soon(server: &Server, pool: &str, expected: &str) {
     let changed = Stopwatch::start();
     let what = format!("image {expected}");
-    wait_for(&what, || (image(server, pool) == expected).then_some(()));
+    wait_until(&what, || image(server, pool) == expected);
     changed.within(SOON, what);
 }
 
@@ -127,12 +127,12 @@ fn a_layered_image_is_served_when_a_machine_can_boot_into_it() {
             "metadata": {"name": "default-route"}, "spec": {"host": "registry.apps.example.com"},
         }),
     );
-    wait_for("the new kind to be noticed", || (image(&server, "worker") == BASE).then_some(()));
+    wait_until("the new kind to be noticed", || image(&server, "worker") == BASE);
 
     // A kind that goes takes its objects along.
     site.cluster.delete(
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/routes.route.openshift.io",
     );
-    wait_for("the kind's end to be noticed", || (image(&server, "worker") == ROUTED).then_some(()));
+    wait_until("the kind's end to be noticed", || image(&server, "worker") == ROUTED);
     healthy(&server);
 }

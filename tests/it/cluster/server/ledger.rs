@@ -9,7 +9,7 @@ use super::ServedCluster;
 use crate::support::cluster::{ACCOUNT, Cluster};
 use crate::support::http::loopback;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/machine-config-server";
 
@@ -37,8 +37,8 @@ fn the_ledger_has_the_machines_of_all_servers_and_which_joined() {
         }
     };
     for last in [2, 3] {
-        wait_for("who has not joined", || {
-            why(last).ends_with(" ago, no Node has this address yet").then_some(())
+        wait_until("who has not joined", || {
+            why(last).ends_with(" ago, no Node has this address yet")
         });
     }
     let node = json!({
@@ -48,12 +48,12 @@ fn the_ledger_has_the_machines_of_all_servers_and_which_joined() {
         ]},
     });
     site.cluster.create("/api/v1/nodes", &node);
-    wait_for("who has joined", || why(3).contains("Node worker-3").then_some(()));
+    wait_until("who has joined", || why(3).contains("Node worker-3"));
     assert!(why(2).contains("no Node has this address yet"));
     // Each server counts its own.
     let count =
         |server: &Server, state| server.metric(&format!("mcs_machines{{state=\"{state}\"}}"));
-    wait_for("the other server to see the node", || (count(&other, "joined") >= 1.0).then_some(()));
+    wait_until("the other server to see the node", || count(&other, "joined") >= 1.0);
     let counts = |server: &Server| ["booting", "joined", "stuck"].map(|state| count(server, state));
     assert_eq!((counts(&server), counts(&other)), ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]));
 
@@ -78,8 +78,8 @@ fn take_right(cluster: &Cluster, group: &str, resource: &str) -> Value {
     assert_eq!(less.len() + 1, all.len());
     cluster.patch(ROLE, &json!({"rules": less}));
     // The API server goes by a role's change some time after it has taken it.
-    wait_for("the role to count", || {
-        (!cluster.may(ACCOUNT, "list", &format!("{group}/{resource}"), "")).then_some(())
+    wait_until("the role to count", || {
+        !cluster.may(ACCOUNT, "list", &format!("{group}/{resource}"), "")
     });
     rules
 }
@@ -149,19 +149,19 @@ fn a_server_that_may_not_see_who_asks_to_join_logs_it_once() {
     let agent = [("User-Agent", "Ignition/2.14.0")];
     assert_eq!(server.plain().request("GET", "/config/worker", &agent).status, 200);
     let line = "the boot ledger does not show who waits for approval";
-    wait_for("the line", || server.log().contains(line).then_some(()));
+    wait_until("the line", || server.log().contains(line));
     ask_to_join(&site.cluster, "csr-x", "worker-7");
     let why = || {
         let machine = server.metrics().get("/api/v1/machines/127.0.0.1").json();
         machine["why"].as_str().expect("words").to_owned()
     };
-    wait_for("the nodes", || why().ends_with("no Node has this address yet").then_some(()));
+    wait_until("the nodes", || why().ends_with("no Node has this address yet"));
     let mut degraded = server.degraded_lines();
     degraded.retain(|line| !line.contains(": unauthenticated clients can read "));
     assert_eq!(degraded, [""; 0]);
 
     site.cluster.patch(ROLE, &json!({"rules": rules}));
-    wait_for("it to see them", || why().contains("worker-7 waits for").then_some(()));
+    wait_until("it to see them", || why().contains("worker-7 waits for"));
     assert_eq!(server.log().matches(line).count(), 1, "{}", server.log());
 }
 
@@ -183,7 +183,7 @@ fn a_server_that_may_not_see_nodes_serves_and_says_so() {
     assert!(why.ends_with("this server knows no nodes"), "{why}");
 
     site.cluster.patch(ROLE, &json!({"rules": rules}));
-    wait_for("it to see them", || of_nodes().is_none().then_some(()));
+    wait_until("it to see them", || of_nodes().is_none());
 }
 
 #[test]
@@ -208,9 +208,9 @@ fn a_failed_first_boot_becomes_an_event_of_the_pool_where_that_is_allowed() {
     report("worker,metadata.name!=other", 404);
     report("worker", 202);
     let words = "node rack-7 reports that its first boot failed at stage \"pull\": no route";
-    wait_for("the event", || {
+    wait_until("the event", || {
         let described = site.cluster.kubectl(&["describe", "machineconfigpool", "worker"]);
-        described.contains(words).then_some(())
+        described.contains(words)
     });
     let events = site.cluster.events();
     assert_eq!(events.matches("FirstbootFailed").count(), 1, "{events}");

@@ -11,7 +11,7 @@ use crate::support::machine::Machine;
 use crate::support::manifests::pool;
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::binary;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 #[test]
 fn a_machine_boots_and_its_pool_is_followed_through_its_life() {
@@ -86,9 +86,9 @@ fn what_cannot_be_decoded_leaves_the_last_good_one_and_is_named_once() {
     let config = format!("{CONFIGS}/rendered-1");
     let broken = json!({"spec": {"fips": "perhaps"}});
     // A definition takes a moment to be in force.
-    wait_for("the lenient definition", || {
+    wait_until("the lenient definition", || {
         let kind = "application/merge-patch+json";
-        (site.cluster.request("PATCH", &config, kind, &broken).status == 200).then_some(())
+        site.cluster.request("PATCH", &config, kind, &broken).status == 200
     });
     let line = server.reported("MachineConfig rendered-1: ");
     assert!(line.contains("perhaps"), "{line}");
@@ -97,10 +97,10 @@ fn what_cannot_be_decoded_leaves_the_last_good_one_and_is_named_once() {
     assert!(server.metric("mcs_input_problems") > 0.0);
 
     let wrong = json!({"status": {"updatedMachineCount": "some"}});
-    wait_for("the lenient definition", || {
+    wait_until("the lenient definition", || {
         let kind = "application/merge-patch+json";
         let path = format!("{POOLS}/worker");
-        (site.cluster.request("PATCH", &path, kind, &wrong).status == 200).then_some(())
+        site.cluster.request("PATCH", &path, kind, &wrong).status == 200
     });
     server.reported("MachineConfigPool worker: ");
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
@@ -123,15 +123,14 @@ fn a_definition_that_is_deleted_and_made_again_is_survived() {
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     let name = "machineconfigpools.machineconfiguration.openshift.io";
     site.cluster.delete(&format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"));
-    wait_for("the pools to be gone", || (marker(&server, "worker") == Err(503)).then_some(()));
+    wait_until("the pools to be gone", || marker(&server, "worker") == Err(503));
     server.reported("machineconfigpools: cannot be watched");
     let definition =
         write_definition(&site, "MachineConfigPool", "machineconfiguration.openshift.io");
     // The old one's end takes a moment.
-    wait_for("the old definition's end", || {
+    wait_until("the old definition's end", || {
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
-        (site.cluster.request("GET", &path, "application/json", &json!({})).status == 404)
-            .then_some(())
+        site.cluster.request("GET", &path, "application/json", &json!({})).status == 404
     });
     site.cluster.apply(&["-f", &definition]);
     site.cluster.kubectl(&["wait", "--for=condition=Established", &format!("crd/{name}")]);
@@ -176,13 +175,13 @@ fn a_pool_that_a_machine_asks_for_is_served_before_all_is_read() {
     let found = rules.as_array_mut().expect("rules").iter_mut().find(of_configs);
     found.expect("a rule of MachineConfigs")["verbs"] = json!(["get"]);
     site.cluster.patch(role, &json!({"rules": rules}));
-    wait_for("the role to count", || {
+    wait_until("the role to count", || {
         let configs = "machineconfiguration.openshift.io/machineconfigs";
-        (!site.cluster.may(ACCOUNT, "list", configs, "")).then_some(())
+        !site.cluster.may(ACCOUNT, "list", configs, "")
     });
     let server = site.start(&[]);
     let ask = |pool: &str| config(&server.plain(), pool, "3.4.0");
-    wait_for("its pool", || (ask("edge").status == 200).then_some(()));
+    wait_until("its pool", || ask("edge").status == 200);
     assert_eq!(marker(&server, "edge"), Ok("two".to_owned()));
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
 

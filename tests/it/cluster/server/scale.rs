@@ -10,7 +10,7 @@ use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::rest::becomes_idle;
 use crate::support::server::Server;
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 #[test]
 fn a_hundred_pools_that_change_at_once_are_served_within_a_second() {
@@ -46,7 +46,7 @@ fn a_hundred_pools_that_change_at_once_are_served_within_a_second() {
         }
         let changed = Stopwatch::start();
         for name in &names {
-            wait_for("the new config", || is_served(name, &marker).then_some(()));
+            wait_until("the new config", || is_served(name, &marker));
         }
         changed.took()
     });

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{ServedCluster, healthy, write_definition};
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// Whether the server speaks this version of TLS, by OpenSSL's flag for it.
 fn speaks(server: &Server, version: &str) -> bool {
@@ -35,7 +35,7 @@ fn the_clusters_tls_profile_is_followed_and_flags_go_before_it() {
     };
     let servers = "/apis/config.openshift.io/v1/apiservers";
     site.cluster.create(servers, &profile(json!({"type": "Modern", "modern": {}})));
-    wait_for("TLS 1.2 to be refused", || (!speaks(&server, "-tls1_2")).then_some(()));
+    wait_until("TLS 1.2 to be refused", || !speaks(&server, "-tls1_2"));
     assert!(speaks(&server, "-tls1_3"));
     assert!(speaks(&by_flag, "-tls1_2"));
 
@@ -50,6 +50,6 @@ fn the_clusters_tls_profile_is_followed_and_flags_go_before_it() {
     let intermediate =
         json!({"type": "Intermediate", "custom": null, "modern": null, "intermediate": {}});
     site.cluster.patch(&cluster, &profile(intermediate));
-    wait_for("TLS 1.2", || speaks(&server, "-tls1_2").then_some(()));
+    wait_until("TLS 1.2", || speaks(&server, "-tls1_2"));
     healthy(&server);
 }

@@ -11,7 +11,7 @@ use super::{ACCESS, Enforcing, assert_closed, hashes, server_with};
 use crate::support::cluster::NAMESPACE;
 use crate::support::rendered::POOLS;
 use crate::support::server::Server;
-use crate::support::{wait_asking, wait_for};
+use crate::support::{wait_asking, wait_for, wait_until};
 
 #[test]
 fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
@@ -22,7 +22,7 @@ fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
     site.cluster.delete(&hashes());
     let gone = "machine-config-server-access: not found; the last tokens remain in use";
     let holds = |server: &Server| {
-        wait_for("the server to say so", || server.degraded().contains(gone).then_some(()));
+        wait_until("the server to say so", || server.degraded().contains(gone));
         assert_eq!(site.status(server, "worker", Some(&credential)), 200);
         assert_eq!(site.status(server, "worker", None), 401);
     };
@@ -128,8 +128,8 @@ fn broken_lists_of_tokens_are_named_and_not_written_over() {
         lines.lines().find(|line| line.contains("machine-config-server-access")).map(str::to_owned)
     });
     assert!(reported.contains("access.json: EOF"), "{reported}");
-    wait_for("the server to say so", || {
-        server.degraded().contains("machine-config-server-access: access.json: EOF").then_some(())
+    wait_until("the server to say so", || {
+        server.degraded().contains("machine-config-server-access: access.json: EOF")
     });
     assert_eq!(site.status(&server, "worker", Some(&credential)), 200);
     assert_eq!(site.status(&server, "worker", None), 401);
@@ -139,9 +139,9 @@ fn broken_lists_of_tokens_are_named_and_not_written_over() {
     // A slip in what a pool says opens nothing.
     let slip = json!({"metadata": {"annotations": {ACCESS: "enforcing"}}});
     site.cluster.patch(&format!("{POOLS}/worker"), &slip);
-    wait_for("both to say so", || {
+    wait_until("both to say so", || {
         let is_reported = controller.readiness().1.contains("expected off, audit or enforce");
-        (is_reported && server.degraded().contains("expected off, audit or enforce")).then_some(())
+        is_reported && server.degraded().contains("expected off, audit or enforce")
     });
     assert_eq!(site.known()["enforced"], json!(["worker"]));
     assert_eq!(site.status(&server, "worker", None), 401);
@@ -189,9 +189,9 @@ fn a_write_that_fails_opens_no_pool_and_one_that_is_refused_for_good_is_evidence
         server.until_ready()
     };
     let name = "worker-user-data-managed";
-    wait_for("it to be told", || {
+    wait_until("it to be told", || {
         let line = format!("{name}: has no token, and the last write of it failed");
-        controller.readiness().1.contains(&line).then_some(())
+        controller.readiness().1.contains(&line)
     });
     for _ in 0..2 {
         let server = server();
@@ -215,13 +215,11 @@ fn a_write_that_fails_opens_no_pool_and_one_that_is_refused_for_good_is_evidence
         "data": {"userData": BASE64.encode(bare.to_string())},
     });
     site.cluster.create(&secrets(USER_DATA_NAMESPACE), &fixed);
-    wait_for("it to be known", || {
-        site.known()["lacking"].to_string().contains("immutable").then_some(())
-    });
+    wait_until("it to be known", || site.known()["lacking"].to_string().contains("immutable"));
     let enforce = json!({"metadata": {"annotations": {ACCESS: "enforce"}}});
     site.cluster.patch(&format!("{POOLS}/worker"), &enforce);
-    wait_for("it to be open on evidence", || {
+    wait_until("it to be open on evidence", || {
         let is_held = server.degraded().contains("fixed-user-data: ");
-        (is_held && site.status(&server, "worker", None) == 200).then_some(())
+        is_held && site.status(&server, "worker", None) == 200
     });
 }

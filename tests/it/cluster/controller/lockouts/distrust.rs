@@ -14,7 +14,7 @@ use super::{DISTRUST, DISTRUSTED, commands};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{wait_for, wait_until};
 
 /// Whether nothing that is served or trusted leads to this CA.
 fn is_gone(site: &ControlledCluster, ca: &Certificate) -> bool {
@@ -45,7 +45,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
 
     let is_gone = |ca: &Certificate| is_gone(&site, ca);
     site.certs(&["distrust", &leaked.common_name, "--yes"]).done();
-    wait_for("it to leave", || is_gone(&leaked).then_some(()));
+    wait_until("it to leave", || is_gone(&leaked));
     site.healthy(&controller);
     let holds_key = || {
         let secret = site.object(&ca());
@@ -62,9 +62,9 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     let both = site.bundle() + &leaked.to_pem();
     site.cluster.patch(&bundle(), &json!({"data": {"ca-bundle.crt": both}}));
     site.make_user_data("late-user-data", &old);
-    wait_for("it to leave again", || is_gone(&leaked).then_some(()));
-    wait_for("late user data to follow", || {
-        (trusted(&site.user_data("late-user-data")) == site.bundle().as_bytes()).then_some(())
+    wait_until("it to leave again", || is_gone(&leaked));
+    wait_until("late user data to follow", || {
+        trusted(&site.user_data("late-user-data")) == site.bundle().as_bytes()
     });
     site.healthy(&controller);
     assert!(site.previous().contains(DISTRUSTED));
@@ -73,7 +73,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     let all = site.trusted();
     let fingerprints: Vec<_> = all.iter().map(Certificate::fingerprint).collect();
     site.annotate(&ca(), &json!({DISTRUST: fingerprints.join(", ")}));
-    wait_for("all to leave", || all.iter().all(is_gone).then_some(()));
+    wait_until("all to leave", || all.iter().all(is_gone));
     site.healthy(&controller);
     assert_eq!(site.trusted().len(), 1);
     let (server, _) = server(&site);
@@ -123,7 +123,7 @@ impl Documented<'_> {
     }
 
     fn leaves(&self, leaked: &Certificate) {
-        wait_for("it to leave", || (!self.site.trusted().contains(leaked)).then_some(()));
+        wait_until("it to leave", || !self.site.trusted().contains(leaked));
         self.site.healthy(self.controller);
     }
 
@@ -194,7 +194,7 @@ impl Documented<'_> {
         assert_eq!(served(), before);
         self.run(force);
         self.run(&Self::in_cluster(force));
-        wait_for("new pairs", || served().iter().zip(&before).all(|(a, b)| a != b).then_some(()));
+        wait_until("new pairs", || served().iter().zip(&before).all(|(a, b)| a != b));
         self.site.healthy(self.controller);
         self.run(CHECK);
     }

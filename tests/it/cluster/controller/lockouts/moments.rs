@@ -14,7 +14,7 @@ use crate::support::clock::set_clock;
 use crate::support::cluster::NAMESPACE;
 use crate::support::meanwhile::meanwhile;
 use crate::support::server::binary;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 #[test]
 fn the_first_ca_of_bundle_and_user_data_vouches_for_what_is_served_at_any_moment() {
@@ -65,17 +65,17 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     for behind in ["-2h", "-400d"] {
         let mut controller = at(behind);
         let reported = "the clock is behind: ";
-        wait_for("the log to tell", || controller.log().contains(reported).then_some(()));
-        wait_for("the metric", || {
+        wait_until("the log to tell", || controller.log().contains(reported));
+        wait_until("the metric", || {
             let metric = "mcs_certificates_attention{what=\"clock\"} 1";
-            controller.metrics().contains(metric).then_some(())
+            controller.metrics().contains(metric)
         });
-        wait_for("readiness", || (controller.readiness().0 == 200).then_some(()));
+        wait_until("readiness", || controller.readiness().0 == 200);
         site.annotate(&ca(), &json!({ROTATE: behind}));
         // Where the clock is so far behind that no CA can sign, nothing needs to be refused.
         if behind == "-2h" {
             let refused = "a new signing CA is refused (requested): the clock";
-            wait_for("the refusal", || controller.log().contains(refused).then_some(()));
+            wait_until("the refusal", || controller.log().contains(refused));
         }
         site.looked_at(&format!("pool{behind}"));
         site.annotate(&ca(), &json!({ROTATE: null}));
@@ -91,12 +91,10 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     // Far ahead it has to make a CA; when the clock is right again, machines boot as before.
     let old = site.user_data("worker-user-data-managed");
     let mut ahead = at("+5000d");
-    wait_for("a CA of that time", || {
-        ahead.log().contains("issued a serving certificate").then_some(())
-    });
+    wait_until("a CA of that time", || ahead.log().contains("issued a serving certificate"));
     ahead.terminate();
     let last = site.start(&[]);
-    wait_for("the old one to be back", || site.boots(&old).then_some(()));
+    wait_until("the old one to be back", || site.boots(&old));
     site.reported(&last, "clock", "the clock is behind: ");
     assert!(site.boots(&site.user_data("worker-user-data-managed")));
 }

@@ -13,7 +13,7 @@ use super::DISTRUST;
 use crate::support::cluster::NAMESPACE;
 use crate::support::machine::Machine;
 use crate::support::openssl::openssl;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 /// The administrator's own CA, which allows none below it, and its key.
 fn own_ca(name: &str) -> (String, String) {
@@ -54,7 +54,7 @@ fn a_rotation_that_a_custom_ca_does_not_allow_is_refused_until_it_is_forced() {
     // What is done meanwhile answers no request but its own.
     let other = Certificate::read_all(other.as_bytes()).remove(0);
     site.annotate(&ca(), &json!({DISTRUST: other.fingerprint()}));
-    wait_for("the other one to leave", || (!site.trusted().contains(&other)).then_some(()));
+    wait_until("the other one to leave", || !site.trusted().contains(&other));
     site.looked_at("infra");
     site.reported(&controller, "refused", reason);
     assert_eq!(site.serial(&ca()), own.as_bytes());
@@ -62,12 +62,10 @@ fn a_rotation_that_a_custom_ca_does_not_allow_is_refused_until_it_is_forced() {
     assert!(site.boots(&old));
 
     site.annotate(&ca(), &json!({ROTATE: "now --force"}));
-    wait_for("a new pair", || (site.serial(&serving()) != before).then_some(()));
+    wait_until("a new pair", || site.serial(&serving()) != before);
     assert!(!site.boots(&old), "that is what was insisted on");
     site.reported(&controller, "locked-out", "cannot boot a machine");
-    wait_for("user data to boot", || {
-        site.boots(&site.user_data("worker-user-data-managed")).then_some(())
-    });
+    wait_until("user data to boot", || site.boots(&site.user_data("worker-user-data-managed")));
     // Who has no machine that trusts it alone says so, and all is in order.
     site.certs(&["distrust", "Example Corp CA", "--yes"]).done();
     site.healthy(&controller);
@@ -100,7 +98,7 @@ fn a_ca_that_cannot_be_used_is_kept_and_reported_and_one_that_is_deleted_locks_n
         assert_eq!([certificate, key], [&kept[0], &kept[1]], "nothing is written over it");
         // What else is lost comes back from what there is.
         site.cluster.delete(&bundle());
-        wait_for("the bundle", || (site.bundle() == bundle_before).then_some(()));
+        wait_until("the bundle", || site.bundle() == bundle_before);
         assert_eq!(site.serial(&serving()), pair);
     }
     site.put_pair(&ca(), &certificate, &key);

@@ -8,7 +8,7 @@ use super::super::{ControlledCluster, NOT_AFTER, ROTATE, ca, read, server, servi
 use super::to_server;
 use crate::support::machine::Machine;
 use crate::support::pair::Pair;
-use crate::support::wait_for;
+use crate::support::wait_until;
 
 #[test]
 fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_asked_for() {
@@ -52,7 +52,7 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
     site.healthy(&controller);
     site.set_addresses(&["192.0.2.6"]);
     site.annotate(&serving(), &json!({ROTATE: "now --force"}));
-    wait_for("a new pair", || (site.serial(&serving()) != pair).then_some(()));
+    wait_until("a new pair", || site.serial(&serving()) != pair);
     site.healthy(&controller);
     assert!(site.boots(&site.user_data("worker-user-data")));
     assert!(!site.boots(old.as_bytes()), "that is what was insisted on");
@@ -67,9 +67,9 @@ fn a_tool_that_strips_annotations_makes_one_ca_an_hour_at_most() {
     let strip = |times: u32| {
         for _ in 0..times {
             site.annotate(&ca(), &json!({NOT_AFTER: null}));
-            wait_for("the date to be back", || {
+            wait_until("the date to be back", || {
                 let annotations = site.object(&ca())["metadata"]["annotations"].clone();
-                annotations[NOT_AFTER].is_string().then_some(())
+                annotations[NOT_AFTER].is_string()
             });
             site.settled();
         }

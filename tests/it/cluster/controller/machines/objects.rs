@@ -47,7 +47,7 @@ fn what_keeps_a_machine_from_its_token_is_a_condition_until_it_is_corrected() {
     let reason = site.machine_is("lost", "PoolNotFound");
     assert_eq!(reason, "MachineConfigPool infra not found");
     assert_eq!(site.machine("lost")["status"]["tokenSHA256"], Value::Null);
-    wait_for("the event", || site.cluster.events().contains("MachineNotReady").then_some(()));
+    wait_until("the event", || site.cluster.events().contains("MachineNotReady"));
     site.pool("infra");
     site.machine_credential("lost");
 
@@ -92,9 +92,7 @@ fn a_machine_that_moves_or_comes_back_gets_another_token_and_the_earlier_one_is_
     }
     site.remove_machine("rack-7");
     for server in &servers {
-        wait_for("the token to be refused", || {
-            (site.ask(server, &of_worker, 1).status == 401).then_some(())
-        });
+        wait_until("the token to be refused", || site.ask(server, &of_worker, 1).status == 401);
     }
     // The Secret is there still: nothing collects garbage here.
     site.make_machine("rack-7", &spec("/etc/b"));
@@ -157,7 +155,7 @@ fn two_controllers_make_one_token() {
     let armings = site.machine("rack-7")["status"]["armings"].clone();
     assert_eq!(armings, 1);
     drop(first);
-    wait_for("the other one to lead", || second.is_active().then_some(()));
+    wait_until("the other one to lead", || second.is_active());
     site.make_machine("rack-8", &spec("/etc/b"));
     site.machine_credential("rack-8");
     assert_eq!(site.machine_credential("rack-7"), credential);
@@ -230,9 +228,9 @@ fn commands_make_a_machine_and_arm_its_token() {
     assert_eq!(site.ask(&server, &credential, 2).status, 401, "another address");
     let said = run(&["rearm", "rack-7"]).done().text();
     assert!(said.contains("arms the token"), "{said}");
-    wait_for("the token to be armed", || {
+    wait_until("the token to be armed", || {
         let status = site.machine("rack-7")["status"].clone();
-        (status["armings"] == 2 && status["use"].is_null()).then_some(())
+        status["armings"] == 2 && status["use"].is_null()
     });
     // An approval by a clock that is behind is not from before the object.
     let mut behind = site.cluster.command(&["machines", "approve", "rack-7"]);

@@ -14,9 +14,7 @@ const SHORT: [&str; 2] = ["--machine-token-window", "4s"];
 /// Waits until the servers refuse a token.
 fn refused(site: &ControlledCluster, servers: &[&Server], credential: &str) {
     for server in servers {
-        wait_for("the token to be refused", || {
-            (site.ask(server, credential, 1).status == 401).then_some(())
-        });
+        wait_until("the token to be refused", || site.ask(server, credential, 1).status == 401);
     }
 }
 
@@ -42,9 +40,9 @@ fn a_token_is_spent_on_all_servers_and_armed_again_on_all() {
     let credential = armed(&site, "rack-7", &[one, two]);
     assert_eq!(site.ask(one, &credential, 1).status, 200);
     refused(&site, &[two, one], &credential);
-    wait_for("the record", || {
+    wait_until("the record", || {
         let status = site.machine("rack-7")["status"].clone();
-        (status["use"]["spent"] == true && status["state"] == "Spent").then_some(())
+        status["use"]["spent"] == true && status["state"] == "Spent"
     });
     let refusal = two.metrics().get("/api/v1/machines/127.0.0.1").json();
     assert!(refusal.to_string().contains("token spent, until"), "{refusal}");
@@ -94,9 +92,9 @@ fn servers_that_are_asked_at_once_record_every_address_and_one_of_them_reports()
     let addresses = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
     assert_eq!(site.machine("rack-7")["status"]["use"]["addresses"], json!(addresses));
     for server in &servers {
-        wait_for("the copy to be told", || is_shared(server).then_some(()));
+        wait_until("the copy to be told", || is_shared(server));
     }
-    wait_for("the event", || site.cluster.events().contains("TokenUsedElsewhere").then_some(()));
+    wait_until("the event", || site.cluster.events().contains("TokenUsedElsewhere"));
     let described = site.cluster.kubectl(&["describe", "fbm", "rack-7", "--namespace", NAMESPACE]);
     assert!(described.contains("its token is used from another address"), "{described}");
     let logs = servers.each_ref().map(Server::log).concat();
@@ -104,7 +102,7 @@ fn servers_that_are_asked_at_once_record_every_address_and_one_of_them_reports()
     // Arming it again ends the report.
     site.rearm_machine("rack-7", "x");
     for server in &servers {
-        wait_for("the end of it", || (!is_shared(server)).then_some(()));
+        wait_until("the end of it", || !is_shared(server));
     }
 }
 
@@ -128,17 +126,17 @@ fn without_the_api_server_an_unspent_token_opens_and_a_double_use_is_reported_la
     assert_eq!([ask(one, &spent, 1), ask(two, &spent, 1)], [401, 401]);
     assert_eq!([ask(one, &unspent, 1), ask(two, &unspent, 2)], [200, 200]);
     assert_eq!([one, two].map(is_shared), [false; 2], "nobody can know");
-    wait_for("the end of the window", || (ask(one, &unspent, 1) == 401).then_some(()));
+    wait_until("the end of the window", || ask(one, &unspent, 1) == 401);
 
     site.cluster.start_api_server();
     for server in &servers {
-        wait_for("the copy to be told", || is_shared(server).then_some(()));
-        wait_for("the token to be refused", || (ask(server, &unspent, 1) == 401).then_some(()));
+        wait_until("the copy to be told", || is_shared(server));
+        wait_until("the token to be refused", || ask(server, &unspent, 1) == 401);
     }
-    wait_for("the event", || site.cluster.events().contains("TokenUsedElsewhere").then_some(()));
-    wait_for("the record", || {
+    wait_until("the event", || site.cluster.events().contains("TokenUsedElsewhere"));
+    wait_until("the record", || {
         let recorded = site.machine("unspent")["status"]["use"].clone();
-        (recorded["addresses"] == json!(["127.0.0.1", "127.0.0.2"])).then_some(())
+        recorded["addresses"] == json!(["127.0.0.1", "127.0.0.2"])
     });
 }
 
@@ -156,10 +154,8 @@ fn a_server_alone_without_the_api_server_reports_what_it_served_after_the_token_
     assert_eq!(site.ask(&away, &credential, 1).status, 200);
     proxy.set(Way::Open);
     refused(&site, &[&away], &credential);
-    wait_for("the event", || site.cluster.events().contains("TokenUsedAgain").then_some(()));
-    wait_for("the line of the log", || {
-        away.log().contains("was used after it was spent").then_some(())
-    });
+    wait_until("the event", || site.cluster.events().contains("TokenUsedAgain"));
+    wait_until("the line of the log", || away.log().contains("was used after it was spent"));
 }
 
 #[test]
@@ -216,9 +212,9 @@ fn a_use_that_a_killed_server_could_not_record_is_known_to_the_next_one_and_reco
         (status == 401).then_some(())
     });
     proxy.set(Way::Open);
-    wait_for("the record", || {
+    wait_until("the record", || {
         let recorded = site.machine("rack-7")["status"]["use"].clone();
-        (recorded["addresses"] == json!(["127.0.0.1"])).then_some(())
+        recorded["addresses"] == json!(["127.0.0.1"])
     });
     wait_for("the uses to be removed from the cache", || {
         let uses = fs::read_to_string(cache.join("machine-uses.json")).ok()?;
@@ -237,16 +233,16 @@ fn an_approval_before_the_token_is_armed_is_for_this_arming_and_ends_when_the_ob
     site.make_machine("rack-7", &restricted);
     let credential = site.machine_credential("rack-7");
     let waits = |why: &str| {
-        wait_for(why, || {
+        wait_until(why, || {
             let answer = site.ask(&server, &credential, 1);
             let code = answer.header("machine-config-server-refusal");
-            (code == Some("approval-pending")).then_some(())
+            code == Some("approval-pending")
         });
     };
     let approve = || {
         site.cluster.run(&["machines", "approve", "rack-7"]).done();
         let is_served = || site.ask(&server, &credential, 1).status == 200;
-        wait_for("the config", || is_served().then_some(()));
+        wait_until("the config", is_served);
     };
     waits("the machine to be held");
     approve();
