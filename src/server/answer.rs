@@ -13,9 +13,6 @@ const READ_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 /// Value of `Retry-After` in seconds for clients other than Ignition, which has its own schedule.
 const SOON: HeaderValue = HeaderValue::from_static("5");
 
-/// Reason why a client must come again that needs memory for its answer.
-pub(super) const NO_MEMORY: &str = "too many answers are in progress";
-
 /// An answer with plain text, or without a body.
 pub(super) fn text(status: StatusCode, text: String) -> Response {
     if text.is_empty() {

@@ -19,11 +19,11 @@ use model::access::approval::UnapprovedRequest;
 use model::access::{AccessMode, BrokenRule, Refusal, ShownToken, Verdict};
 use model::ignition_version::IgnitionVersion;
 use model::ledger;
-use model::refusal::RefusalCode;
+use model::refusal::{NO_MEMORY, RefusalCode};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use super::answer::{self, NO_MEMORY};
+use super::answer;
 use super::answer_body::{AnswerBody, End, OnEnd};
 use super::auth::user_agent;
 use super::connections::connection::Peer;
@@ -69,10 +69,13 @@ pub(super) async fn config(
             return answer::method_not_allowed().await;
         }
     };
-    // Its memory is reserved and its use stored before an answer begins.
+    // Its memory is reserved and its use stored before an answer begins. Without either, the connection is closed, with what
+    // is reserved for it.
     let mut reserved = None;
-    if let (Some(allowance), true, Ok(answer)) = (allowance, is_get, &given) {
-        let is_scarce = allowance.reserve_answer(answer.body.len() as u64).await;
+    if let (Some(allowance), Ok(answer)) = (allowance, &given) {
+        // An answer to HEAD has no body.
+        let bytes = if is_get { answer.body.len() as u64 } else { 0 };
+        let is_scarce = allowance.reserve_answer(bytes).await;
         reserved = Some(Reserved { is_scarce: is_scarce.unwrap_or(true) });
         if is_scarce.is_err() {
             given = Err(Refused::config(RefusalCode::Overloaded, &pool, NO_MEMORY.to_owned()));
@@ -84,6 +87,7 @@ pub(super) async fn config(
     {
         verdict.judged = Err(refusal);
         (version, given) = (None, Err(Refused::access(refusal)));
+        reserved = reserved.map(|_| Reserved { is_scarce: true });
     }
     let outcome = Outcome { pool, verdict, version, given };
     record(&machines, peer, is_get, headers, &outcome);
@@ -244,7 +248,9 @@ fn respond(outcome: Outcome, used: Option<TokenUse>, reserved: Option<Reserved>)
         Err(refused) => answer::refused(refused.code, refused.line.clone()),
     };
     response.extensions_mut().insert(outcome);
-    reserved.map(|reserved| response.extensions_mut().insert(reserved));
+    if let Some(reserved) = reserved {
+        response.extensions_mut().insert(reserved);
+    }
     response
 }
 

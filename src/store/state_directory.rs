@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use files::bounded::{self, read_if_there};
 use files::error::FileError;
@@ -113,8 +113,8 @@ impl StateDirectory {
     }
 
     /// Takes the right to serve from the directory.
-    pub(crate) fn lock_for_serving(&self) -> Result<ServerLock, LockError> {
-        ServerLock::take(&self.path, self.reader)
+    pub(crate) fn lock_for_serving(&self, limit: Duration) -> Result<ServerLock, LockError> {
+        ServerLock::take(&self.path, self.reader, limit)
     }
 
     /// Sets the pools that have a config. Without them, pools are known from pointer configs.

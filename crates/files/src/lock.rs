@@ -108,27 +108,31 @@ impl DirectoryLock {
 }
 
 impl ServerLock {
-    /// Takes the lock of a directory, or fails at once. Creates the file for `reader` if it is missing.
-    pub fn take(directory: &Path, reader: Reader) -> Result<Self, LockError> {
+    /// Takes the lock of a directory, and waits so long for another process at most. Creates the file for `reader` if it is
+    /// missing.
+    pub fn take(directory: &Path, reader: Reader, limit: Duration) -> Result<Self, LockError> {
         let path = directory.join(SERVER_LOCK);
         let Some(file) = open(directory, &path, reader)? else { return Ok(Self { _file: None }) };
-        match file.try_lock() {
-            Ok(()) => {
-                // Another server that finds no ID names none.
-                let _ = write_process_id(&path);
-                Ok(Self { _file: Some(file) })
-            }
-            Err(TryLockError::Error(error)) => Err(FileError::at(&path)(error).into()),
-            Err(TryLockError::WouldBlock) => {
-                let text = bounded::read_start(&path, DIGITS).unwrap_or_default();
-                let id = String::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
-                let process = id.map_or_else(
-                    || "another process".to_owned(),
-                    |id: u32| format!("process {id}"),
-                );
-                Err(LockError::Served { directory: directory.to_owned(), process })
+        let started = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => {
+                    // Another server that finds no ID names none.
+                    let _ = write_process_id(&path);
+                    return Ok(Self { _file: Some(file) });
+                }
+                Err(TryLockError::Error(error)) => return Err(FileError::at(&path)(error).into()),
+                Err(TryLockError::WouldBlock) if started.elapsed() < limit => {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(TryLockError::WouldBlock) => break,
             }
         }
+        let text = bounded::read_start(&path, DIGITS).unwrap_or_default();
+        let id = String::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
+        let process =
+            id.map_or_else(|| "another process".to_owned(), |id: u32| format!("process {id}"));
+        Err(LockError::Served { directory: directory.to_owned(), process })
     }
 }
 
@@ -189,7 +193,7 @@ mod tests {
     #[test]
     fn one_server_has_a_directory_and_another_one_is_told_its_process() {
         let directory = tempfile::tempdir().unwrap();
-        let take = || ServerLock::take(directory.path(), Reader::Itself);
+        let take = || ServerLock::take(directory.path(), Reader::Itself, Duration::ZERO);
         let lock = take().unwrap();
         let refused = take().unwrap_err().to_string();
         assert!(refused.contains(&format!("process {} serves", std::process::id())), "{refused}");

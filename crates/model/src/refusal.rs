@@ -12,6 +12,9 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 /// Header with the code of an answer without a config: a Token of RFC 9651, section 3.3.4.
 pub const REFUSAL: HeaderName = HeaderName::from_static("machine-config-server-refusal");
 
+/// Reason of [`RefusalCode::Overloaded`].
+pub const NO_MEMORY: &str = "too many answers are in progress";
+
 /// Cause of an answer without a config, for unauthenticated clients. The list is closed: a client ignores an unknown
 /// code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]

@@ -48,6 +48,22 @@ const BY_REASON: [(&str, &str); 11] = [
     ),
 ];
 
+/// Next steps by the thing, where several faults have one.
+const BY_THING: [(&str, &str); 3] = [
+    (
+        "serving certificate",
+        "run `machine-config-server certs check`, which names the fault of the files",
+    ),
+    (
+        "use of machines' tokens",
+        "make the state directory writable, or restore access to the API server",
+    ),
+    (
+        "cache of uses of machines' tokens",
+        "make the directory of --cache-dir readable and writable for the server",
+    ),
+];
+
 /// Next step of a pool without a config.
 const POOL: &str = "correct the MachineConfig or field that the reason names; `machine-config-server validate DIR` checks \
     the result";
@@ -77,8 +93,9 @@ fn finding(level: Level, line: &str) -> Finding {
 fn fix(thing: &str, what: &str) -> &'static str {
     let by_reason = BY_REASON.iter().find(|(reason, _)| what.contains(reason));
     let is_pool = ["pool ", "MachineConfigPool "].iter().any(|it| thing.starts_with(it));
-    let by_thing = || fix_of(thing, what).or(is_pool.then_some(POOL));
-    by_reason.map(|(_, fix)| *fix).or_else(by_thing).unwrap_or(OTHERS)
+    let by_thing = || BY_THING.iter().find(|(known, _)| *known == thing);
+    let of_fault = || fix_of(thing).or(is_pool.then_some(POOL));
+    by_reason.or_else(by_thing).map(|(_, fix)| *fix).or_else(of_fault).unwrap_or(OTHERS)
 }
 
 #[cfg(test)]
@@ -140,5 +157,11 @@ mod tests {
         assert!(only("tokens: a").fix.contains("tokens list"));
         assert!(only("MachineConfigPool p: a").fix.starts_with("correct the MachineConfig"));
         assert!(only("/srv/a.yaml: a").fix.starts_with(OTHERS));
+        // As clients of the machines' ports see them.
+        assert!(only("API server: failed").fix.starts_with("check the API server"));
+        assert!(only("serving certificate: failed").fix.contains("certs check"));
+        for (thing, _) in BY_THING {
+            assert_eq!(fix_of(thing), None, "{thing}: one place has its advice");
+        }
     }
 }

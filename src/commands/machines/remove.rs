@@ -81,23 +81,26 @@ fn revoke(state: &StateDirectory, name: &str, now: OffsetDateTime) -> anyhow::Re
     let started = Instant::now();
     let request = state.removed_path().join(name);
     while request.exists() {
-        match state.lock_for_serving() {
+        // A server that starts waits for it.
+        let why = match state.lock_for_serving(Duration::ZERO) {
             Ok(_lock) => {
                 state.revoke_machine(name, now)?;
                 discard_machine(&memory(state.path()), name)?;
                 state.note_removed(name)?;
+                return Ok(());
             }
             Err(LockError::Served { process, .. }) => {
-                ensure!(
-                    started.elapsed() < LONGEST,
-                    "its token is not revoked yet: {process} serves from the directory, and has not followed the request in \
-                     {} s; it does so as soon as it can, and its log has the reason",
-                    LONGEST.as_secs()
-                );
-                std::thread::sleep(LOOK);
+                format!("{process} serves from the directory")
             }
-            Err(error) => return Err(error.into()),
-        }
+            Err(error) => error.to_string(),
+        };
+        ensure!(
+            started.elapsed() < LONGEST,
+            "its token is not revoked yet: {why}; a server that runs has not followed the request within {} s, and does so \
+             once its manifests have no FirstBootMachine {name}",
+            LONGEST.as_secs()
+        );
+        std::thread::sleep(LOOK);
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
@@ -33,6 +34,9 @@ use crate::source;
 use crate::source::directory::{Layout, Memory};
 use crate::store::machine_files::removed_machines;
 use crate::store::state_directory::StateDirectory;
+
+/// Maximum wait for a command, or a server that ends, which has the directory for a moment.
+const OTHERS_END: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(mut_arg("access", |arg| arg.default_value(AUDIT)))]
@@ -80,7 +84,7 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
     let memory = memory(&settings.state_dir);
     check_directory(&settings.dir, &settings.state_dir, memory.last_good.is_dir())?;
     let state = StateDirectory::of_this_server(&settings.state_dir)?;
-    let _lock = match state.lock_for_serving() {
+    let _lock = match state.lock_for_serving(OTHERS_END) {
         Err(error @ LockError::Served { .. }) => bail!(error),
         // As on a file system without locks. A failure must not keep machines from what is there.
         Err(error) => {

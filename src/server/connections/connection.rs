@@ -18,7 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use model::ledger::{Failed, Ledger};
-use model::refusal::RefusalCode;
+use model::refusal::{NO_MEMORY, RefusalCode};
 use rustls::ServerConfig;
 use telemetry::{ConnectionMetrics, LogRateLimiter};
 use time::OffsetDateTime;
@@ -36,7 +36,7 @@ use super::limits::Limits;
 use super::proxy_protocol;
 use super::send_buffer_limit::{Allowance, Reserved, SendBufferLimit};
 use super::timeout_stream::TimeoutStream;
-use crate::server::answer::{self, CLOSE, NO_MEMORY};
+use crate::server::answer::{self, CLOSE};
 use crate::server::answer_body::{AnswerBody, End, OnEnd};
 
 /// Peer of a connection, for the router in the extensions of requests.

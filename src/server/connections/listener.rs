@@ -28,6 +28,8 @@ use super::send_buffer_limit::{self, Allowance, SendBufferLimit};
 const BACKLOG: u32 = 4096;
 /// Pause after an error that passes with time, such as no free file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// Time after which a failure to accept connections is logged again.
+const LOGGED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A bound port.
 #[derive(Debug)]
@@ -132,12 +134,14 @@ impl Serving {
     async fn accept(&self, listener: &Listener) {
         let transport = if listener.tls.is_some() { Transport::Tls } else { Transport::Plain };
         let Context { room, metrics, .. } = &self.context;
-        let mut is_failing = false;
+        let mut logged: Option<Instant> = None;
         loop {
             let (stream, peer) = match listener.socket.accept().await {
                 Ok((stream, peer)) => (stream, canonical(peer)),
                 Err(error) => {
-                    if !std::mem::replace(&mut is_failing, true) {
+                    let now = Instant::now();
+                    if logged.is_none_or(|at| now - at >= LOGGED_AGAIN) {
+                        logged = Some(now);
                         tracing::warn!(
                             %error,
                             fix = "raise the limit that the error names, or lower --max-connections",
@@ -148,7 +152,6 @@ impl Serving {
                     continue;
                 }
             };
-            is_failing = false;
             let tls = listener.tls.as_ref().map(|tls| tls.load_full());
             // Closing makes Ignition retry, as a handshake error does.
             if let Some(None) = tls {

@@ -63,7 +63,7 @@ impl Answers {
 
     /// The answer for a machine of `pool` that reads `version`, in the best possible form.
     pub(crate) async fn answer(
-        &self,
+        self: &Arc<Self>,
         pool: &str,
         version: SpecVersion,
         form: Form,
@@ -80,9 +80,15 @@ impl Answers {
             }
             Arc::clone(pool)
         };
-        let answer = pool.first_answer(variant).await;
-        self.drop_oldest(MAX_HELD);
-        answer
+        // A task of its own, which no client ends that disconnects: what it has rendered is there for the next one.
+        let answers = Arc::clone(self);
+        let first = tokio::spawn(async move {
+            let answer = pool.first_answer(variant).await;
+            answers.drop_oldest(MAX_HELD);
+            answer
+        });
+        // It is not cancelled, and a panic ends the process.
+        first.await.unwrap_or(Err(Refusal::Unrenderable(version)))
     }
 
     /// Drops answers if there are more than `most` bytes of them, down to three quarters of it.

@@ -312,21 +312,15 @@ impl Pool {
 
     /// Renders a variant at its first request.
     pub(super) async fn first_answer(self: Arc<Self>, variant: Variant) -> Outcome {
-        let failed = Err(Refusal::Unrenderable(variant.version));
-        let of_panic = failed.clone();
         let pool = Arc::clone(&self);
-        let render = move || async move {
+        let render = || async move {
             let work = tokio::task::spawn_blocking(move || {
                 pool.outcome(variant, &CompressedContents::default())
             });
-            work.await.unwrap_or(of_panic)
+            // The task is not cancelled, and a panic ends the process.
+            work.await.unwrap_or(Err(Refusal::Unrenderable(variant.version)))
         };
-        // A task of its own, which no client ends that disconnects: what it has rendered is there for the next one. Neither
-        // is cancelled, and a panic ends the process.
-        let first = tokio::spawn(async move {
-            self.outcomes[variant.index()].get_or_init(render).await.clone()
-        });
-        first.await.unwrap_or(failed)
+        self.outcomes[variant.index()].get_or_init(render).await.clone()
     }
 
     /// Renders the present inputs, or else the newest earlier ones that render in this version.

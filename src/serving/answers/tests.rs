@@ -47,6 +47,10 @@ pub(crate) fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -
     }
 }
 
+fn empty(is_compact: bool) -> Arc<Answers> {
+    Arc::new(Answers::new(is_compact, Arc::default()))
+}
+
 fn publish(answers: &Answers, inputs: &Inputs) -> bool {
     let is_changed = answers.replace(inputs, SystemTime::UNIX_EPOCH);
     answers.refresh();
@@ -54,7 +58,7 @@ fn publish(answers: &Answers, inputs: &Inputs) -> bool {
 }
 
 /// The marker that the pool's machines get, or the reason for none.
-async fn marker(answers: &Answers, pool: &str) -> Result<String, Refusal> {
+async fn marker(answers: &Arc<Answers>, pool: &str) -> Result<String, Refusal> {
     let answer = answers.answer(pool, SpecVersion::V3_4, Form::Plain).await?;
     let config: Value = serde_json::from_slice(&answer.body.to_bytes()).unwrap();
     let unit = config["systemd"]["units"][0]["name"].as_str().unwrap();
@@ -63,14 +67,14 @@ async fn marker(answers: &Answers, pool: &str) -> Result<String, Refusal> {
 
 #[tokio::test]
 async fn nothing_is_answered_before_anything_was_read() {
-    let answers = Answers::new(true, Arc::default());
+    let answers = empty(true);
     assert_eq!(marker(&answers, "worker").await, Err(Refusal::NotRead));
     assert_eq!(answers.unready(), ["the inputs have not been read yet"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_answer_is_rendered_for_the_next_client_although_the_first_one_disconnects() {
-    let answers = Answers::new(true, Arc::default());
+    let answers = empty(true);
     let inputs = inputs(ServingMode::Manifests, "rendered", &good("one"));
     answers.replace(&inputs, SystemTime::UNIX_EPOCH);
     {
@@ -105,7 +109,7 @@ async fn a_change_is_served_or_leaves_the_last_good_answer() {
             Some("no pool found"),
         ),
     ] {
-        let answers = Answers::new(true, Arc::default());
+        let answers = empty(true);
         publish(&answers, &manifests("rendered", &good("one")));
         assert_eq!(marker(&answers, "worker").await, one());
         assert!(answers.unready().is_empty());
@@ -123,7 +127,7 @@ async fn a_change_is_served_or_leaves_the_last_good_answer() {
 
 #[tokio::test]
 async fn what_never_rendered_is_refused_by_its_version_and_by_its_pool() {
-    let answers = Answers::new(true, Arc::default());
+    let answers = empty(true);
     publish(&answers, &inputs(ServingMode::Manifests, "rendered", &bad()));
     let refused = marker(&answers, "worker").await;
     assert_eq!(refused, Err(Refusal::Unrenderable(SpecVersion::V3_4)));
@@ -139,7 +143,7 @@ async fn what_never_rendered_is_refused_by_its_version_and_by_its_pool() {
 
 #[tokio::test]
 async fn the_same_inputs_are_no_change_and_the_same_bytes() {
-    let answers = Answers::new(true, Arc::default());
+    let answers = empty(true);
     let inputs = inputs(ServingMode::Manifests, "rendered", &good("one"));
     assert!(publish(&answers, &inputs));
     let before = answers.answer("worker", SpecVersion::V3_4, Form::Plain).await.unwrap();
@@ -151,7 +155,7 @@ async fn the_same_inputs_are_no_change_and_the_same_bytes() {
 #[tokio::test]
 async fn what_was_good_before_is_good_for_ignition_too() {
     let manifests = |ignition: &Value| inputs(ServingMode::Manifests, "rendered", ignition);
-    let answers = Answers::new(true, Arc::default());
+    let answers = empty(true);
     let ask = |form| answers.answer("worker", SpecVersion::V3_4, form);
     publish(&answers, &manifests(&good("one")));
     let plain = ask(Form::Plain).await.unwrap();
@@ -171,7 +175,7 @@ async fn what_was_good_before_is_good_for_ignition_too() {
 #[tokio::test]
 async fn each_form_has_its_bytes_and_its_tag_unless_all_are_to_be_plain() {
     for is_compact in [true, false] {
-        let answers = Answers::new(is_compact, Arc::default());
+        let answers = empty(is_compact);
         publish(&answers, &inputs(ServingMode::Manifests, "rendered", &good("one")));
         let ask = |form| answers.answer("worker", SpecVersion::V3_4, form);
         let (plain, compact) = (ask(Form::Plain).await.unwrap(), ask(Form::Compact).await.unwrap());
@@ -186,7 +190,7 @@ fn what_unauthenticated_clients_can_read_is_reported_until_a_pool_is_enforced() 
     let unit = json!({"name": "u.service", "contents": "[Service]\nEnvironment=PASSWORD=sesame\n"});
     let config = json!({"ignition": {"version": "3.4.0"}, "systemd": {"units": [unit]}});
     let open = inputs(ServingMode::Manifests, "rendered", &config);
-    let answers = Answers::new(true, Arc::default());
+    let answers = empty(true);
     assert_eq!(answers.exposed(), [""; 0]);
     publish(&answers, &open);
     let line = "pool worker: unauthenticated clients can read unit u.service (password)";
@@ -212,7 +216,7 @@ async fn the_last_good_config_is_served_whether_or_not_a_machine_asked_before() 
     };
     // A check after each change, or one after all of them, as in a burst.
     for is_burst in [false, true] {
-        let answers = Answers::new(true, Arc::default());
+        let answers = empty(true);
         let changed = |inputs: &Inputs| {
             answers.replace(inputs, SystemTime::UNIX_EPOCH);
             if !is_burst {
@@ -272,7 +276,7 @@ async fn a_version_gets_the_newest_config_that_it_can_express_whatever_was_asked
     ];
     // Versions that are requested after each change; all are at the end.
     for asked in [&versions[..], &versions[..1], &versions[2..], &[]] {
-        let answers = Answers::new(true, Arc::default());
+        let answers = empty(true);
         for (number, (name, ignition, served)) in changes.iter().enumerate() {
             let mut inputs = inputs(ServingMode::Manifests, name, ignition);
             let config = inputs.machine_configs["rendered"].clone();
@@ -317,7 +321,7 @@ fn ready(answers: &Answers) -> Vec<Vec<SpecVersion>> {
 
 #[tokio::test]
 async fn a_change_renders_nothing_until_a_machine_asks_and_the_rest_later() {
-    let answers = Answers::new(true, Arc::default());
+    let answers = empty(true);
     publish(&answers, &of_pools(&["a", "b", "c"], "one"));
     for pool in ["a", "b"] {
         assert_eq!(marker(&answers, pool).await, Ok("one".to_owned()));
@@ -338,7 +342,7 @@ async fn a_change_renders_nothing_until_a_machine_asks_and_the_rest_later() {
 
 #[tokio::test]
 async fn pools_whose_machines_asked_last_are_rendered_first() {
-    let answers = Answers::new(true, Arc::default());
+    let answers = empty(true);
     publish(&answers, &of_pools(&["a", "b", "c"], "one"));
     for pool in ["c", "a", "b", "c", "a"] {
         marker(&answers, pool).await.unwrap();
@@ -355,7 +359,7 @@ async fn pools_whose_machines_asked_last_are_rendered_first() {
 
 #[tokio::test]
 async fn answers_past_the_bound_that_were_asked_for_longest_ago_are_rendered_again() {
-    let answers = Answers::new(true, Arc::default());
+    let answers = empty(true);
     publish(&answers, &of_pools(&["a", "b", "c"], "one"));
     for pool in ["b", "a", "c"] {
         marker(&answers, pool).await.unwrap();
@@ -389,7 +393,7 @@ async fn answers_past_the_bound_that_were_asked_for_longest_ago_are_rendered_aga
 
 #[tokio::test]
 async fn a_burst_of_configs_that_cannot_be_rendered_leaves_the_last_good_one() {
-    let answers = Answers::new(true, Arc::default());
+    let answers = empty(true);
     answers.replace(&inputs(ServingMode::Manifests, "rendered", &good("one")), SystemTime::now());
     for _ in 0..20 {
         let broken = inputs(ServingMode::Manifests, "rendered", &bad());

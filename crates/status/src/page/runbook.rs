@@ -7,6 +7,7 @@ use inspect::Cause;
 use model::access::Refusal;
 use model::ledger::{Failed, Outcome, Severity, TokenProblem};
 use model::recovery::Recovery;
+use model::refusal::NO_MEMORY;
 use model::render::SelectError;
 use serde::Serialize;
 use strum::VariantArray as _;
@@ -152,6 +153,9 @@ impl Advice {
         }
         let refused = machine.requests.as_ref().map(|requests| &requests.outcome);
         match (refused, machine.handshakes.as_ref().map(|it| it.failed)) {
+            (Some(Outcome::Refused { reason, .. }), _) if reason == NO_MEMORY => {
+                "wait for the machines that boot now; if it lasts, raise --max-connection-memory".to_owned()
+            }
             (Some(Outcome::Refused { .. }), _) => {
                 "correct what /readyz of the server names, `machine-config-server validate DIR` checks the result"
                     .to_owned()
@@ -319,6 +323,9 @@ mod tests {
         }
         let unknown = advice(Err((503, &SelectError::UnknownPool.to_string())));
         assert_eq!(unknown, Some(Advice::new(UNKNOWN, None)), "the fix decides");
+        let busy = line(Err((503, NO_MEMORY)));
+        let fix = Advice::of(&busy).expect("a stuck machine").fix(&busy);
+        assert!(fix.starts_with("wait for the machines"), "{fix}");
     }
 
     #[test]

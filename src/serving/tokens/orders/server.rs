@@ -184,7 +184,8 @@ impl Server {
     /// Returns `true` if a machine without an object is reported.
     pub(super) fn reports_unseen(&self, machine: Id) -> bool {
         let mut lines = self.attention.iter();
-        lines.any(|it| it.contains(&format!("machine {machine}")) || it.contains(" more: no First"))
+        lines
+            .any(|it| it.contains(&format!("machine {machine}")) || it.contains(" more): no First"))
     }
 }
 
