@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::access::{
     assert_refused, credential, embedded_token, enforcing, get, unknown, with_annotated_pool,
+    without_headers,
 };
 use crate::support::clock::follow_clock;
 use crate::support::command::{Said, Store};
@@ -16,18 +16,12 @@ use crate::support::disk::Disk;
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::manifests::{copied_fixtures, pool, write};
-use crate::support::server::{Server, serving};
+use crate::support::server::{Server, serving_with_access};
 use crate::support::{wait_asking, wait_for, wait_until};
 
 /// A server on a state directory that stays, which enforces.
 fn serve(state: &Path) -> Server {
-    Server::prepared(command(&in_repository("ignition-fixtures"), state, "enforce"))
-}
-
-fn command(manifests: &Path, state: &Path, mode: &str) -> Command {
-    let mut command = serving(manifests, state);
-    command.args(["--access", mode]);
-    command
+    Server::prepared(serving_with_access(&in_repository("ignition-fixtures"), state, "enforce"))
 }
 
 fn tls(server: &Server, state: &Path) -> Client {
@@ -121,7 +115,7 @@ fn a_full_disk_opens_no_pool_that_is_to_be_enforced() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let _disk = Disk::mount(directory.path(), 1024);
     let state = directory.path().join("state");
-    let audited = command(&in_repository("ignition-fixtures"), &state, "audit");
+    let audited = serving_with_access(&in_repository("ignition-fixtures"), &state, "audit");
     drop(Server::prepared(audited).until_ready());
     let good = wait_for("a token", || embedded_token(&state, "worker"));
     // It ends when the disk is full.
@@ -182,11 +176,9 @@ fn a_clock_that_was_ahead_holds_up_rotation_until_an_administrator_confirms_it()
 
 /// What comes later and has no headers is refused, and opens nothing. Only a plain one is lifted.
 fn give_one_without_headers(server: &Server, state: &Path) {
-    let text = fs::read_to_string(state.join("user-data/worker.ign")).expect("a pointer config");
-    let mut pointer: Value = serde_json::from_str(&text).expect("JSON");
+    let text = fs::read(state.join("user-data/worker.ign")).expect("a pointer config");
+    let mut pointer = without_headers(&text);
     pointer["ignition"]["version"] = "3.0.0".into();
-    let fetch = pointer["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch");
-    fetch.remove("httpHeaders").expect("headers");
     pointer["storage"] = serde_json::json!({"files": [{"path": "/etc/rack"}]});
     fs::write(state.join("user-data/old.ign"), pointer.to_string()).expect("a writable folder");
     wait_until("it to be told", || {
@@ -227,7 +219,8 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
     let (directory, good) = used();
     let state = directory.path();
     let (_top, manifests) = copied_fixtures();
-    let mut server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
+    let mut server =
+        Server::prepared(serving_with_access(&manifests, state, "enforce")).until_ready();
     let pinned = Disk::pin(&state.join("tokens.json"));
     write(&manifests, "new.json", pool("new", "rendered-worker"));
     for start in 0..2 {
@@ -242,7 +235,7 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
         assert_eq!(status(&tls(&server, state), Some(&good)), 200);
         assert_refused(&get(&tls(&server, state), "worker", None));
         server.stop();
-        server = Server::prepared(command(&manifests, state, "enforce"));
+        server = Server::prepared(serving_with_access(&manifests, state, "enforce"));
     }
     drop(pinned);
     wait_until("it to be enforced", || get(&tls(&server, state), "new", None).status == 401);
@@ -253,7 +246,7 @@ fn pools_that_are_missing_stay_enforced_and_come_back_so() {
     let (directory, good) = used();
     let state = directory.path();
     let (top, manifests) = copied_fixtures();
-    let server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
+    let server = Server::prepared(serving_with_access(&manifests, state, "enforce")).until_ready();
     give_one_without_headers(&server, state);
     let client = tls(&server, state);
     let (pools, away) = (manifests.join("pools.yaml"), top.path().join("pools.yaml"));
@@ -380,7 +373,8 @@ fn a_clock_that_is_wrong_refuses_nobody_and_opens_nothing() {
     let mut handed_out = vec![good];
     for (by, is_due) in [("+8d", true), ("-8d", false), ("+0", false), ("-20y", false)] {
         set(by);
-        let mut command = command(&in_repository("ignition-fixtures"), state, "enforce");
+        let mut command =
+            serving_with_access(&in_repository("ignition-fixtures"), state, "enforce");
         follow_clock(&mut command, &clock);
         let server = Server::prepared(command).until_ready();
         if is_due {

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use data_encoding::BASE64;
 use model::access::Token;
@@ -23,7 +22,7 @@ use crate::support::access::{credential_in, get};
 use crate::support::command::Said;
 use crate::support::http::Client;
 use crate::support::manifests::{copy_fixtures, write};
-use crate::support::server::{Server, binary, free_ports, serving};
+use crate::support::server::{Server, binary, free_ports, serving_with_access};
 use crate::support::wait_until;
 
 const POOLS: [&str; 4] = ["edge", "master", "rack", "worker"];
@@ -52,12 +51,6 @@ fn manifests(machines: &[&str]) -> TempDir {
         write(directory.path(), &format!("machine-{name}.yaml"), machine);
     }
     directory
-}
-
-fn serve(manifests: &Path, state: &Path) -> Command {
-    let mut command = serving(manifests, state);
-    command.args(["--access", "enforce"]);
-    command
 }
 
 /// Certificates: `ca.key`, `ca.crt`, `tls.key` and `tls.crt`. Returns the CA.
@@ -198,7 +191,9 @@ fn a_state_directory_of_an_earlier_version_is_taken_over_with_each_pointer_and_t
     let [secure] = free_ports();
     write_state(&state, secure.port());
     let before = lasting(&state);
-    let server = Server::prepared_at(serve(manifests.path(), &state), secure).until_ready();
+    let server =
+        Server::prepared_at(serving_with_access(manifests.path(), &state, "enforce"), secure)
+            .until_ready();
     let ca = fs::read(state.join("ca.crt")).expect("the CA");
     let ask = |pool: &str, credential: Option<&str>| {
         get(&Client::tls(secure, &ca).named("localhost"), pool, credential).status
@@ -420,7 +415,8 @@ fn an_earlier_version_can_read_what_is_written_now() {
     let machines = ["fresh", "used", "armed", "approved", "removed"];
     let (manifests, directory) = (manifests(&machines), tempfile::tempdir().expect("a folder"));
     let state = directory.path().join("state");
-    let server = Server::prepared(serve(manifests.path(), &state)).until_ready();
+    let server =
+        Server::prepared(serving_with_access(manifests.path(), &state, "enforce")).until_ready();
     let pointer = |name: &str| state.join(format!("user-data/machines/{name}.ign"));
     wait_until("the pointer configs", || machines.iter().all(|it| pointer(it).exists()));
     let run = |arguments: &[&str]| {

@@ -7,7 +7,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::support::command::{Said, run_in};
-use crate::support::manifests::{machine_config, pool, with_files, write};
+use crate::support::manifests::{
+    machine_config, machine_config_of, pool, selecting_pool, with_files, write,
+};
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::{in_repository, wait_for, wait_until};
 
@@ -77,15 +79,8 @@ fn a_unit_that_cannot_be_enabled_is_reported() {
 #[test]
 fn an_extension_that_does_not_exist_is_refused_without_an_ignition_config_too() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let role = "machineconfiguration.openshift.io/role";
-    let pool = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-        "metadata": {"name": "worker"},
-        "spec": {"machineConfigSelector": {"matchLabels": {role: "worker"}}},
-    });
-    write(directory.path(), "pool.json", pool);
-    let mut config = machine_config("a", &Value::Null);
-    config["metadata"]["labels"] = json!({role: "worker"});
+    write(directory.path(), "pool.json", selecting_pool("worker"));
+    let mut config = machine_config_of("worker", "a", &Value::Null);
     for (extension, status) in [("usbguard", 0), ("usbgard", 1)] {
         config["spec"] = json!({"extensions": [extension]});
         write(directory.path(), "a.json", &config);

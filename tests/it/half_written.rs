@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::setpriority_process;
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::changes::{cluster, machine_config};
 use crate::last_good::is_stored;
 use crate::support::contract::{is_served, marker, marker_soon};
-use crate::support::manifests::{self, pool, with_files, write};
+use crate::support::manifests::{machine_config_of, pool, selecting_pool, with_files, write};
 use crate::support::server::{Server, serving};
 use crate::support::stop::Stop;
 use crate::support::wait_for;
@@ -279,13 +278,8 @@ fn a_file_that_is_written_during_a_first_start_is_served_once_it_is_whole() {
 #[test]
 fn a_pool_is_not_merged_without_a_file_that_is_written_during_a_first_start() {
     written_during_a_start(&Err(503), |manifests, _| {
-        let role = json!({"machineconfiguration.openshift.io/role": "worker"});
-        let mut pool = pool("worker", "");
-        pool["spec"] = json!({"machineConfigSelector": {"matchLabels": role}});
-        pool["status"] = Value::Null;
-        write(manifests, "pool.yaml", pool);
-        let mut base = manifests::machine_config("base", &with_files(&[("/etc/base", "base")]));
-        base["metadata"]["labels"] = role;
+        write(manifests, "pool.yaml", selecting_pool("worker"));
+        let base = machine_config_of("worker", "base", &with_files(&[("/etc/base", "base")]));
         write(manifests, "base.yaml", base);
     });
 }

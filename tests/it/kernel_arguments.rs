@@ -11,21 +11,18 @@ use tempfile::TempDir;
 use crate::support::command::run_in;
 use crate::support::contract::{VERSIONS, config};
 use crate::support::http::Client;
-use crate::support::manifests::{self, with_files, write};
+use crate::support::manifests::{self, machine_config_of, selecting_pool, with_files, write};
 use crate::support::resource;
 use crate::support::server::Server;
 use crate::support::wait_until;
 
-const ROLE: &str = "machineconfiguration.openshift.io/role";
 const ANNOTATION: &str = "machine-config-server.io/kernel-arguments";
 
 /// A pool without a configuration, with this annotation.
 fn pool(annotation: Option<&str>) -> Value {
-    json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-        "metadata": {"name": "worker", "annotations": annotation.map(|it| json!({ANNOTATION: it}))},
-        "spec": {"machineConfigSelector": {"matchLabels": {ROLE: "worker"}}},
-    })
+    let mut pool = selecting_pool("worker");
+    pool["metadata"]["annotations"] = json!(annotation.map(|it| json!({ANNOTATION: it})));
+    pool
 }
 
 fn directory(annotation: Option<&str>) -> TempDir {
@@ -34,8 +31,8 @@ fn directory(annotation: Option<&str>) -> TempDir {
     for (name, arguments) in
         [("50-base", ["console=tty0", "quiet"]), ("60-site", ["quiet", r#"note="rack 12""#])]
     {
-        let mut config = manifests::machine_config(name, &with_files(&[("/etc/marker", "one")]));
-        config["metadata"]["labels"] = json!({ROLE: "worker"});
+        let marker = with_files(&[("/etc/marker", "one")]);
+        let mut config = machine_config_of("worker", name, &marker);
         config["spec"]["kernelArguments"] = json!(arguments);
         write(directory.path(), &format!("{name}.json"), config);
     }

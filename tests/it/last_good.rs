@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::memory::pool_of_twenty;
 use crate::support::command::Said;
 use crate::support::contract::{SOON, config, is_served, marker};
-use crate::support::manifests::{self, pool, replace, with_files, write_often};
+use crate::support::manifests::{
+    machine_config_of, pool, replace, selecting_pool, with_files, write_often,
+};
 use crate::support::server::{Server, binary, serving};
 use crate::support::stopwatch::{Stopwatch, once_within};
 use crate::support::{wait_for, wait_until};
@@ -25,24 +27,15 @@ struct Served {
 
 /// A MachineConfig with a marker, which the pools of a role select.
 fn machine_config(name: &str, role: &str, marker: &str) -> Value {
-    let mut config = manifests::machine_config(name, &with_files(&[("/etc/marker", marker)]));
-    config["metadata"]["labels"]["machineconfiguration.openshift.io/role"] = role.into();
-    config
+    machine_config_of(role, name, &with_files(&[("/etc/marker", marker)]))
 }
 
 impl Served {
     fn new() -> Self {
         let site = Self { directory: tempfile::tempdir().expect("a temporary folder") };
         fs::create_dir(site.manifests()).expect("a folder");
-        let edge = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-            "metadata": {"name": "edge"},
-            "spec": {"machineConfigSelector": {
-                "matchLabels": {"machineconfiguration.openshift.io/role": "edge"},
-            }},
-        });
         site.write("pool.yaml", pool("worker", "a"));
-        site.write("edge.yaml", edge);
+        site.write("edge.yaml", selecting_pool("edge"));
         site.write("a.yaml", machine_config("a", "worker", "worker-1"));
         site.write("b.yaml", machine_config("50-edge", "edge", "edge-1"));
         site

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::changes::large_machine_config;
 use crate::support::contract::{VERSIONS, config, config_for_ignition};
-use crate::support::manifests::{machine_config, pool, with_files, write};
+use crate::support::manifests::{machine_config_of, pool, selecting_pool, with_files, write};
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -52,19 +52,11 @@ fn pools_that_are_asked_for_in_all_specs_hold_little_more_than_those_asked_for_i
 
 /// A pool's manifest with twenty MachineConfigs of 1 KB.
 pub(crate) fn pool_of_twenty(pool: &str) -> String {
-    let role = json!({"machineconfiguration.openshift.io/role": pool});
-    let selector = json!({"machineConfigSelector": {"matchLabels": role}});
-    let mut objects = vec![json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-        "metadata": {"name": pool}, "spec": selector,
-    })];
+    let mut objects = vec![selecting_pool(pool)];
     objects.extend((0..20).map(|number| {
         let path = format!("/etc/{pool}-{number}");
         let text = format!("{path}%20has%20a%20line%0A").repeat(40);
-        let mut config =
-            machine_config(&format!("{number:02}-{pool}"), &with_files(&[(&path, &text)]));
-        config["metadata"]["labels"] = role.clone();
-        config
+        machine_config_of(pool, &format!("{number:02}-{pool}"), &with_files(&[(&path, &text)]))
     }));
     json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::support::command::run_in;
 use crate::support::contract::{SOON, config, served, served_soon};
 use crate::support::machine::Machine;
-use crate::support::manifests::{self, with_files, write};
+use crate::support::manifests::{self, ROLE, machine_config_of, with_files, write};
 use crate::support::server::Server;
 use crate::support::stopwatch::Stopwatch;
 use crate::support::{wait_for, wait_until};
@@ -30,9 +30,7 @@ spec:
 
 /// A MachineConfig of the role `worker`, with these files.
 fn machine_config(name: &str, files: &[(&str, &str)]) -> String {
-    let mut config = manifests::machine_config(name, &with_files(files));
-    config["metadata"]["labels"] = json!({"machineconfiguration.openshift.io/role": "worker"});
-    config.to_string()
+    machine_config_of("worker", name, &with_files(files)).to_string()
 }
 
 /// A pool of two MachineConfigs, which agree on one file and not on another.
@@ -49,7 +47,7 @@ fn directory() -> TempDir {
 fn a_machine_boots_into_what_two_machine_configs_say() {
     let directory = directory();
     let server = Server::serve(directory.path(), &[]);
-    let pointer = fs::read_to_string(server.state().join("user-data/worker.ign")).expect("a file");
+    let pointer = server.pointer("worker");
     let machine = Machine::new();
     machine.boot(&pointer);
     let read = |path: &str| fs::read_to_string(machine.root().join(path)).expect("a file");
@@ -210,8 +208,7 @@ fn machine_configs_are_selected_by_their_labels_also_when_they_are_named_as_rend
     let directory = directory();
     let pool = POOL.replace("role: worker", "role: worker\n      site: a");
     write(directory.path(), "edge.yaml", pool.replace("name: worker", "name: edge"));
-    let worker = "machineconfiguration.openshift.io/role";
-    let extra = labels("rendered-worker-extra", json!({worker: "worker", "site": "a"}));
+    let extra = labels("rendered-worker-extra", json!({ROLE: "worker", "site": "a"}));
     write(directory.path(), "extra.json", extra);
     let by_site = POOL.replace("machineconfiguration.openshift.io/role: worker", "site: b");
     write(directory.path(), "site-pool.yaml", by_site.replace("name: worker", "name: site"));

@@ -1,6 +1,5 @@
 //! Machines with an old Ignition are reported or held, and a pool can be closed on the port without TLS alone.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::json;
@@ -8,7 +7,7 @@ use serde_json::json;
 use crate::support::command::Store;
 use crate::support::http::{Client, Response, loopback};
 use crate::support::machine::Machine;
-use crate::support::manifests::{machine_config, replace, with_files};
+use crate::support::manifests::{machine_config_of, replace, selecting_pool, with_files};
 use crate::support::server::Server;
 use crate::support::{wait_for, wait_until};
 
@@ -19,13 +18,9 @@ const PLAIN_PORT: &str = "machine-config-server.io/plain-port";
 fn write(directory: &Path, annotations: &[(&str, &str)]) {
     let annotations: serde_json::Map<_, _> =
         annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
-    let pool = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-        "metadata": {"name": "worker", "annotations": annotations},
-        "spec": {"machineConfigSelector": {"matchLabels": {"role": "worker"}}},
-    });
-    let mut config = machine_config("50-motd", &with_files(&[("/etc/motd", "hello")]));
-    config["metadata"]["labels"] = json!({"role": "worker"});
+    let mut pool = selecting_pool("worker");
+    pool["metadata"]["annotations"] = annotations.into();
+    let config = machine_config_of("worker", "50-motd", &with_files(&[("/etc/motd", "hello")]));
     replace(directory, "pool.json", pool);
     replace(directory, "config.json", config);
 }
@@ -56,7 +51,7 @@ fn an_old_ignition_is_held_until_the_rule_changes_and_everyone_sees_it() {
     }
     // The real one waits, and boots when the rule is gone.
     let machine = Machine::new();
-    let pointer = fs::read_to_string(server.state().join("user-data/worker.ign")).expect("a file");
+    let pointer = server.pointer("worker");
     let mut stage = machine.start("fetch", &pointer);
     wait_until("the machine to be held", || stage.log().contains("Service Unavailable"));
     write(manifests.path(), &[(MIN, "3.0.0")]);

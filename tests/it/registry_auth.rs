@@ -119,6 +119,56 @@ impl Followed {
     }
 }
 
+/// A directory or a cluster with the Secret of [`DEFAULT`].
+pub(crate) trait LoginSite {
+    /// Gives the Secret this text, and makes it if it is not there.
+    fn put(&self, text: &str);
+    fn remove(&self);
+}
+
+/// Has the Secret of a source change in all ways. It is not there before.
+pub(crate) async fn follows_its_secret(site: &(impl LoginSite + ?Sized), source: &mut Followed) {
+    site.put(&credentials(&["quay.io"]));
+    source.served_soon("worker", &["quay.io"]).await;
+    let last = ["new.example", "quay.io"];
+    site.put(&credentials(&last));
+    source.served_soon("worker", &last).await;
+    assert!(source.degraded().is_empty(), "{:?}", source.degraded());
+
+    // What is not understood leaves what was good. An API server wants JSON.
+    site.put(&json!({"auths": CREDENTIAL}).to_string());
+    let problem =
+        "Secret openshift-config/pull-secret: key \".dockerconfigjson\": has no object `auths`";
+    let has = |text: &'static str| {
+        move |inputs: &Inputs| inputs.problems.iter().any(|it| it.to_string() == text)
+    };
+    let inputs = source.until(problem, has(problem)).await;
+    let for_unauthenticated: Vec<_> =
+        inputs.problems.iter().map(Problem::for_unauthenticated).collect();
+    assert_eq!(for_unauthenticated, ["pull-secret: it cannot be used"]);
+    source.served_soon("worker", &last).await;
+    // So does its loss. It comes back empty.
+    site.remove();
+    let gone = "Secret openshift-config/pull-secret: was removed; its last registry credentials are served";
+    source.until(gone, has(gone)).await;
+    source.served_soon("worker", &last).await;
+    site.put(&credentials(&[]));
+    source.served_soon("worker", &[]).await;
+    site.put(&credentials(&["quay.io"]));
+    source.served_soon("worker", &["quay.io"]).await;
+}
+
+/// A folder of manifests.
+impl LoginSite for Path {
+    fn put(&self, text: &str) {
+        replace(self, "all.json", secret(DEFAULT, text));
+    }
+
+    fn remove(&self) {
+        fs::remove_file(self.join("all.json")).expect("a file");
+    }
+}
+
 fn secret(name: &str, text: &str) -> Value {
     let (namespace, name) = name.split_once('/').expect("a namespace");
     json!({
@@ -158,41 +208,12 @@ fn settings(directory: &Path, secret: Option<&str>) -> Settings {
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_of_enforced_pools_get_a_directorys_credentials_and_each_change_of_them() {
     let directory = manifests();
-    replace(directory.path(), "all.json", secret(DEFAULT, &credentials(&["quay.io"])));
     replace(directory.path(), "own.json", secret("edge/logins", &credentials(&["edge.example"])));
-    let mut site = Followed::start(settings(directory.path(), Some(DEFAULT))).await;
-    site.served_soon("worker", &["quay.io"]).await;
-    site.served_soon("edge", &["edge.example", "quay.io"]).await;
-
-    replace(
-        directory.path(),
-        "all.json",
-        secret(DEFAULT, &credentials(&["new.example", "quay.io"])),
-    );
-    site.served_soon("worker", &["new.example", "quay.io"]).await;
-    site.served_soon("edge", &["edge.example", "new.example", "quay.io"]).await;
-
-    // What is not understood leaves what was good.
-    let broken = secret(DEFAULT, &format!("{{\"auths\": {CREDENTIAL}}}"));
-    replace(directory.path(), "all.json", broken);
-    let problem = "Secret openshift-config/pull-secret: key \".dockerconfigjson\": not JSON (line \
-        1, column 11)";
-    let reported = |inputs: &Inputs| inputs.problems.iter().any(|it| it.to_string() == problem);
-    let inputs = site.until(problem, reported).await;
-    assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
-    let for_unauthenticated: Vec<_> =
-        inputs.problems.iter().map(Problem::for_unauthenticated).collect();
-    assert_eq!(for_unauthenticated, ["pull-secret: it cannot be used"]);
-    assert!(!site.reported().contains(CREDENTIAL), "{}", site.reported());
-    fs::remove_file(directory.path().join("all.json")).expect("a file");
-    let inputs = site.until("the loss", |inputs| !reported(inputs)).await;
-    assert_eq!(
-        inputs.problems[0].to_string(),
-        "Secret openshift-config/pull-secret: was removed; its last registry credentials are served"
-    );
-    assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
-    replace(directory.path(), "all.json", secret(DEFAULT, &credentials(&[])));
-    site.served_soon("edge", &["edge.example"]).await;
+    let mut source = Followed::start(settings(directory.path(), Some(DEFAULT))).await;
+    follows_its_secret(directory.path(), &mut source).await;
+    source.served_soon("edge", &["edge.example", "quay.io"]).await;
+    directory.path().put(&credentials(&["new.example"]));
+    source.served_soon("edge", &["edge.example", "new.example"]).await;
 }
 
 #[tokio::test]

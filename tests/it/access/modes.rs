@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use crate::support::access::{
     ACCESS, annotate, assert_refused, credential, enforcing, get, with_annotated_pool,
+    without_headers,
 };
 use crate::support::command::Said;
 use crate::support::http::Client;
 use crate::support::in_repository;
-use crate::support::server::{Server, binary, serving};
+use crate::support::server::{Server, binary, serving_with_access};
 use crate::support::{wait_asking, wait_for, wait_until};
 
 #[test]
@@ -67,17 +68,14 @@ fn enforcing_waits_for_pointer_configs_that_lack_a_token() {
     let sample = in_repository("ignition-fixtures");
     drop(Server::serve_with_state(&sample, state.path()));
     // A machine of an older installation has this one: it trusts this CA, and knows no headers.
-    let own = fs::read_to_string(state.path().join("user-data/worker.ign")).expect("a pointer");
-    let mut old: Value = serde_json::from_str(&own).expect("JSON");
-    let resource = old["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch");
-    resource.remove("httpHeaders");
+    let own = fs::read(state.path().join("user-data/worker.ign")).expect("a pointer");
+    let mut old = without_headers(&own);
     old["ignition"]["version"] = json!("3.0.0");
     old["storage"] = json!({"files": [{"path": "/etc/rack"}]});
     let path = state.path().join("user-data/rack-7.ign");
     fs::write(&path, old.to_string()).expect("a writable folder");
-    let mut command = serving(&sample, state.path());
-    command.args(["--access", "enforce"]);
-    let server = Server::prepared(command).until_ready();
+    let server = Server::prepared(serving_with_access(&sample, state.path(), "enforce"));
+    let server = server.until_ready();
     let state_client =
         Client::tls(server.secure(), &fs::read(state.path().join("ca.crt")).expect("CA"));
     assert_eq!(get(&state_client, "worker", None).status, 200, "it is audited");
@@ -114,9 +112,7 @@ fn a_pointer_config_of_ours_in_an_older_spec_is_lifted() {
     let sample = in_repository("ignition-fixtures");
     drop(Server::serve_with_state(&sample, state.path()));
     let path = state.path().join("user-data/worker.ign");
-    let own = fs::read_to_string(&path).expect("a pointer");
-    let mut old: Value = serde_json::from_str(&own).expect("JSON");
-    old["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch").remove("httpHeaders");
+    let mut old = without_headers(&fs::read(&path).expect("a pointer"));
     old["ignition"]["version"] = json!("3.0.0");
     fs::write(&path, old.to_string()).expect("a writable folder");
     let server = Server::serve_with_state(&sample, state.path());
@@ -133,10 +129,12 @@ fn a_pointer_config_of_ours_in_an_older_spec_is_lifted() {
 #[test]
 fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
     let state = tempfile::tempdir().expect("a temporary folder");
+    let serve = || {
+        let fixtures = in_repository("ignition-fixtures");
+        Server::prepared(serving_with_access(&fixtures, state.path(), "enforce"))
+    };
     for start in 0..4 {
-        let mut command = serving(&in_repository("ignition-fixtures"), state.path());
-        command.args(["--access", "enforce"]);
-        let server = Server::prepared(command);
+        let server = serve();
         let mut seen = BTreeSet::new();
         wait_until("it to be ready", || {
             seen.insert(get(&server.plain(), "worker", None).status);
@@ -148,9 +146,7 @@ fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
         if start == 2 {
             fs::write(state.path().join("access.json"), "{\"tokens\": [")
                 .expect("a writable folder");
-            let mut command = serving(&in_repository("ignition-fixtures"), state.path());
-            command.args(["--access", "enforce"]);
-            let server = Server::prepared(command).until_ready();
+            let server = serve().until_ready();
             assert_eq!(get(&server.plain(), "worker", None).status, 503);
             let degraded = server.degraded();
             assert!(degraded.contains("access.json: EOF while parsing"), "{degraded}");

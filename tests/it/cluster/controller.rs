@@ -154,7 +154,11 @@ impl ControlledCluster {
 
     /// Waits until nothing is left to do.
     fn settled(&self) {
-        wait_until("everything to be in order", || self.certs(&["check"]).status == 0);
+        wait_until("everything to be in order", || self.is_settled());
+    }
+
+    fn is_settled(&self) -> bool {
+        self.certs(&["check"]).status == 0
     }
 
     fn serial(&self, path: &str) -> Vec<u8> {

@@ -13,12 +13,10 @@ use super::controller::{Controller, started};
 use super::server;
 use crate::support::cluster::Cluster;
 use crate::support::contract::{is_served, marker, marker_soon};
-use crate::support::manifests::{self, with_files};
+use crate::support::manifests::{ROLE, machine_config_of, selecting_pool, with_files};
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::Server;
 use crate::support::{wait_for, wait_until};
-
-const ROLE: &str = "machineconfiguration.openshift.io/role";
 
 /// A cluster with a pool `worker` of the MachineConfigs with that role.
 struct RenderingCluster(server::ServedCluster);
@@ -48,12 +46,7 @@ impl RenderingCluster {
     }
 
     fn pool(&self, name: &str) {
-        let pool = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-            "metadata": {"name": name},
-            "spec": {"machineConfigSelector": {"matchLabels": {ROLE: name}}},
-        });
-        self.cluster().create(POOLS, &pool);
+        self.cluster().create(POOLS, &selecting_pool(name));
     }
 
     /// Makes a MachineConfig of the pool `worker` with a file.
@@ -87,9 +80,7 @@ impl RenderingCluster {
 }
 
 fn machine_config(name: &str, path: &str, contents: &str) -> Value {
-    let mut config = manifests::machine_config(name, &with_files(&[(path, contents)]));
-    config["metadata"]["labels"] = json!({ROLE: "worker"});
-    config
+    machine_config_of("worker", name, &with_files(&[(path, contents)]))
 }
 
 fn told(controller: &Controller, what: &str) -> (u16, String) {

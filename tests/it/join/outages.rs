@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::network::{Network, apart};
 use super::site::{Place, Site};
-use crate::support::manifests::machine_config;
+use crate::support::manifests::machine_config_of;
 use crate::support::random::Random;
 use crate::support::rendered::CONFIGS;
 use crate::support::wait_for;
@@ -55,8 +55,6 @@ fn add_large_file(site: &Site) {
         "contents": {"source": format!("data:;base64,{}", BASE64.encode(bytes))},
     });
     let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [file]}});
-    let mut object = machine_config("60-large", &config);
-    object["metadata"]["labels"] = json!({"machineconfiguration.openshift.io/role": "worker"});
-    site.plane.cluster.create(CONFIGS, &object);
+    site.plane.cluster.create(CONFIGS, &machine_config_of("worker", "60-large", &config));
     site.serves("/var/lib/large");
 }

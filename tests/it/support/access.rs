@@ -29,6 +29,14 @@ pub(crate) fn credential_in(pointer: &[u8]) -> Option<String> {
     header["value"].as_str().map(str::to_owned)
 }
 
+/// A pointer config without the headers of its request, as one of an older spec.
+pub(crate) fn without_headers(pointer: &[u8]) -> Value {
+    let mut pointer: Value = serde_json::from_slice(pointer).expect("JSON");
+    let fetch = pointer["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch");
+    fetch.remove("httpHeaders").expect("headers");
+    pointer
+}
+
 /// `Bearer` and the token of a pool's pointer config, once it has one.
 pub(crate) fn credential(server: &Server, pool: &str) -> String {
     wait_for("a token in the pointer config", || credential_in(server.pointer(pool).as_bytes()))

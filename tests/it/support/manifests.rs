@@ -96,6 +96,25 @@ pub(crate) fn pool(name: &str, configuration: &str) -> Value {
     })
 }
 
+/// Label by which a pool selects its MachineConfigs.
+pub(crate) const ROLE: &str = "machineconfiguration.openshift.io/role";
+
+/// A MachineConfigPool that is made of the MachineConfigs of the role of its name.
+pub(crate) fn selecting_pool(name: &str) -> Value {
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": name},
+        "spec": {"machineConfigSelector": {"matchLabels": {ROLE: name}}},
+    })
+}
+
+/// A MachineConfig of an Ignition config, for pools that select its role.
+pub(crate) fn machine_config_of(role: &str, name: &str, config: &Value) -> Value {
+    let mut object = machine_config(name, config);
+    object["metadata"]["labels"] = json!({ROLE: role});
+    object
+}
+
 /// A FirstBootMachine.
 pub(crate) fn first_boot_machine(name: &str, spec: &Value) -> Value {
     json!({

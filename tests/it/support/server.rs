@@ -366,6 +366,13 @@ pub(crate) fn serving(manifests: &Path, state: &Path) -> Command {
     command
 }
 
+/// The same with this mode of access.
+pub(crate) fn serving_with_access(manifests: &Path, state: &Path, mode: &str) -> Command {
+    let mut command = serving(manifests, state);
+    command.args(["--access", mode]);
+    command
+}
+
 /// Output of a command that must end by itself; 124 is the status of one that had to be ended.
 pub(crate) fn limited_output(command: &Command) -> Output {
     let mut limited = Command::new("timeout");

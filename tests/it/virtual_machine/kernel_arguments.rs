@@ -12,7 +12,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::file;
-use crate::support::manifests::{self, write};
+use crate::support::manifests::{machine_config_of, selecting_pool, write};
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::virtual_machine::{HOST, VirtualMachine, assets, program};
 
@@ -39,10 +39,7 @@ const PROFILE: &str = "echo report: \"$(id -un) has $(cat /proc/cmdline)\"\n\
     echo report: \"huge pages: $(cat /proc/sys/vm/nr_hugepages)\"\n";
 
 fn pool() -> Value {
-    let mut pool = manifests::pool("worker", "");
-    let role = "machineconfiguration.openshift.io/role";
-    pool["spec"] = json!({"machineConfigSelector": {"matchLabels": {role: "worker"}}});
-    pool["status"] = Value::Null;
+    let mut pool = selecting_pool("worker");
     pool["metadata"]["annotations"] =
         json!({"machine-config-server.io/kernel-arguments": "ignition"});
     pool
@@ -61,8 +58,7 @@ fn machine_config() -> Value {
             "dropins": [{"name": "10-core.conf", "contents": getty}],
         }]},
     });
-    let mut config = manifests::machine_config("50-console", &config);
-    config["metadata"]["labels"] = json!({"machineconfiguration.openshift.io/role": "worker"});
+    let mut config = machine_config_of("worker", "50-console", &config);
     config["spec"]["kernelArguments"] = json!(ARGUMENTS);
     config
 }

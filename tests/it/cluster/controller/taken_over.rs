@@ -1,7 +1,6 @@
 //! Certificates that are there already, of the reference, of an old installation or of an older release.
 
 use std::fs;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -103,10 +102,11 @@ fn an_opaque_pair_of_an_old_installation_gets_its_type_and_is_never_lost() {
     let copy = format!("{}/machine-config-server-tls-retype", secrets(NAMESPACE));
     let holds_pair =
         |path: &str| site.cluster.get(path).is_some_and(|secret| value(&secret, "tls.crt") == pair);
-    // Killed at any moment: from before its first write to after its last, a little later each time.
-    for round in 0..8_u64 {
+    // Killed at any moment: from its start to after its last write, two lines of its log later each time.
+    for round in 0..8 {
         let controller = site.start(&[]);
-        std::thread::sleep(Duration::from_millis(20 * round));
+        let lines = || controller.log().lines().count();
+        wait_until("a step", || lines() >= 2 * round || site.is_settled());
         drop(controller);
         // It may have been killed before it had one.
         if site.cluster.get(LEASE).is_some() {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{CONFIGS, POOLS, ROLE, RenderingCluster, machine_config};
+use super::{CONFIGS, POOLS, RenderingCluster, machine_config};
 use crate::support::contract::{SOON, is_served};
+use crate::support::manifests::ROLE;
 use crate::support::stopwatch::{Stopwatch, once_within};
 use crate::support::wait_until;
 

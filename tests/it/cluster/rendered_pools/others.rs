@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{ROLE, RenderingCluster, machine_config, told, untold};
+use super::{RenderingCluster, machine_config, told, untold};
 use crate::support::cluster::NAMESPACE;
 use crate::support::contract::{is_served, marker_soon};
+use crate::support::manifests::ROLE;
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::{wait_for, wait_until};
 

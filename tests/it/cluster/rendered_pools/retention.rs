@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{ROLE, RenderingCluster, machine_config};
+use super::{RenderingCluster, machine_config};
 use crate::support::contract::{is_served, marker_soon};
 use crate::support::http::loopback;
+use crate::support::manifests::ROLE;
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::Server;
 use crate::support::wait_until;

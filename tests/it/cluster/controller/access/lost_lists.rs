@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::{ControlledCluster, USER_DATA_NAMESPACE, secrets, server_at, serving, value};
 use super::{ACCESS, Enforcing, assert_closed, hashes, server_with};
+use crate::support::access::without_headers;
 use crate::support::cluster::NAMESPACE;
 use crate::support::rendered::POOLS;
 use crate::support::server::Server;
@@ -204,10 +205,7 @@ fn a_write_that_fails_opens_no_pool_and_one_that_is_refused_for_good_is_evidence
     site.cluster.delete(&format!("{hooks}/nobody"));
     let server = server();
     site.enforced(&server);
-    let text = site.user_data(name);
-    let mut bare: Value = serde_json::from_slice(&text).expect("JSON");
-    let fetch = bare["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch");
-    fetch.remove("httpHeaders").expect("headers");
+    let bare = without_headers(&site.user_data(name));
     let audit = json!({"metadata": {"annotations": {ACCESS: "audit"}}});
     site.cluster.patch(&format!("{POOLS}/worker"), &audit);
     let fixed = json!({
