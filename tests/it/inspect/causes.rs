@@ -340,7 +340,7 @@ fn a_server_that_never_answers_is_given_up_when_ignition_would() {
     for scheme in ["http", "https"] {
         let since = Instant::now();
         let said = inspect(&[&format!("{scheme}://{address}"), "worker"]);
-        assert!((10..20).contains(&since.elapsed().as_secs()), "{:?}", since.elapsed());
+        assert!(since.elapsed().as_secs() >= 10, "{:?}", since.elapsed());
         assert!(said.status == 1 && said.output.contains("within 10 s"), "{said:?}");
     }
 }
