@@ -292,18 +292,14 @@ fn what_is_not_taken_is_gone(bytes: usize) {
         // Long enough that a busy test sees them under way.
         Server::serve(directory.path(), &["--idle-timeout", "1s", "--stall-timeout", "5s"]);
     let request = b"GET /config/large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    let held: Vec<_> = (0..10)
-        .map(|number| {
-            let stream = connect_from(one_of_a_dozen(number), server.insecure());
-            let mut stream = stream.expect("a connection");
-            stream.write_all(request).expect("a request");
-            stream
-        })
-        .collect();
+    let (mut held, mut seen) = (Vec::new(), BTreeSet::new());
     let local = server.insecure().port();
-    // Not all at once on a busy machine.
-    let mut seen = BTreeSet::new();
+    // One more at each look: on a busy machine, the first ones can be cut off before the last ones ask.
     wait_until("answers to be under way", || {
+        let stream = connect_from(one_of_a_dozen(held.len()), server.insecure());
+        let mut stream = stream.expect("a connection");
+        stream.write_all(request).expect("a request");
+        held.push(stream);
         seen.extend(unsent(local).into_keys());
         seen.len() >= 5
     });

@@ -25,11 +25,13 @@ use controllers::retries::{Retries, WriteOutcome};
 use controllers::runtime::Reconciler;
 use futures_util::{StreamExt as _, stream};
 use kube::Client;
-use kubernetes::apply::{Applied, CustomWrite, apply_custom, apply_spec, apply_status};
+use kubernetes::apply::{
+    Applied, CustomWrite, apply_custom, apply_spec, apply_status, read_custom,
+};
 use kubernetes::{ControlError, Health, ObjectName};
 use model::inputs::{ServingMode, served_configuration};
 use model::merged_pool::{ByLabels, MergedPools, Unmergeable};
-use model::objects::{InvalidSelector, MachineConfig, MachineConfigPool};
+use model::objects::{InvalidSelector, MachineConfig, MachineConfigPool, is_object_name};
 use rendered_pools::{
     Fault, LargeConfig, PoolField, PoolPlan, PoolState, Prepare, RenderedConfigs, Rendering,
     expired, faults, plan,
@@ -256,6 +258,9 @@ impl PoolController {
     ) -> Result<Applied, ControlError> {
         let Rendering { machine_config, prepare, set } = rendering;
         let config = machine_config.name();
+        if self.is_newer(pool, *set, all).await? {
+            return Ok(Applied::Superseded);
+        }
         if let Some(prepare) = prepare {
             let present = all.get(config).map(|metadata| &**metadata);
             let write = prepare_write(pool, machine_config, *prepare, present)?;
@@ -274,6 +279,26 @@ impl PoolController {
                 written.map(Applied::from)
             }
         }
+    }
+
+    /// Returns `true` if a field that is to be set names a MachineConfig that the watch has not shown yet: an administrator
+    /// made it a moment ago.
+    async fn is_newer(
+        &self,
+        pool: &Pool,
+        set: Option<PoolField>,
+        all: &AllMetadata,
+    ) -> Result<bool, ControlError> {
+        let named = match set {
+            None => return Ok(false),
+            Some(PoolField::Spec) => pool.object.spec_configuration(),
+            Some(PoolField::Status) => pool.object.status_configuration(),
+        };
+        if all.contains_key(named) || !is_object_name(named) {
+            return Ok(false);
+        }
+        let present = read_custom(&self.client, &ObjectName::machine_config(named)).await?;
+        Ok(present.is_some())
     }
 
     fn written(&mut self, pool: &Pool, rendering: &Rendering) {
