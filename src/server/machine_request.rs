@@ -69,8 +69,8 @@ pub(super) async fn config(
             return answer::method_not_allowed().await;
         }
     };
-    // Its memory is reserved and its use stored before an answer begins. Without either, the connection is closed, with what
-    // is reserved for it.
+    // Before an answer begins, its memory is reserved, and then the use of the token stored. If one of them fails, the
+    // connection is closed, which frees the memory.
     let mut reserved = None;
     if let (Some(allowance), Ok(answer)) = (allowance, &given) {
         // An answer to HEAD has no body.

@@ -178,3 +178,44 @@ impl OverlayCache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use model::inputs::ServingMode;
+    use serde_json::json;
+
+    use super::*;
+    use crate::serving::answers::Answers;
+    use crate::serving::answers::tests::inputs;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_overlay_is_merged_for_the_next_client_although_the_first_one_disconnects() {
+        let config = json!({"ignition": {"version": "3.4.0"}});
+        let answers = Arc::new(Answers::new(true, Arc::default()));
+        let of_pools = inputs(ServingMode::Manifests, "rendered", &config);
+        answers.replace(&of_pools, SystemTime::UNIX_EPOCH);
+        let variant @ (version, form) = (SpecVersion::V3_4, Form::Plain);
+        let of_pool = answers.answer("worker", version, form).await.unwrap();
+        let machine = json!({
+            "metadata": {"name": "m"},
+            "spec": {"pool": "worker", "overlay": config},
+        });
+        let machine = Arc::new(serde_json::from_value(machine).unwrap());
+        let overlays = Arc::new(Overlays::new(Status::default()));
+        overlays.take(&[("m".to_owned(), machine)].into());
+        let name = "m".into();
+        {
+            let mut first = Box::pin(overlays.answer(&name, of_pool, variant));
+            // Mostly pending, and dropped then.
+            let _ = futures_util::poll!(first.as_mut());
+        }
+        let merged = async {
+            while lock(&overlays.cache).configs.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), merged).await.unwrap();
+    }
+}

@@ -54,6 +54,30 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn a_value_can_be_sent_while_the_one_before_is_written() {
+        let (metrics, status) = (Metrics::default(), Status::default());
+        let (changes, seen) = watch::channel(Arc::new(0));
+        changes.send_replace(Arc::new(1));
+        let mut changes = Some(changes);
+        let mut saved = Vec::new();
+        let save = |state: &i32| {
+            saved.push(*state);
+            if let Some(changes) = changes.take() {
+                // By another thread: a sender that waits would wait for ever.
+                let (sent, until_sent) = std::sync::mpsc::channel();
+                std::thread::spawn(move || {
+                    changes.send_replace(Arc::new(2));
+                    let _ = sent.send(());
+                });
+                until_sent.recv_timeout(Duration::from_secs(60)).expect("it is sent");
+            }
+            Ok(())
+        };
+        flush(faults::CACHE, seen, &metrics, &status, save).await;
+        assert_eq!(saved, [1, 2]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn what_could_not_be_written_is_reported_and_written_once_it_can_be() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("taken/state");

@@ -87,52 +87,58 @@ impl DirectoryLock {
     pub fn take(directory: &Path, reader: Reader, timeout: LockTimeout) -> Result<Self, LockError> {
         let path = directory.join(LOCK);
         let Some(file) = open(directory, &path, reader)? else { return Ok(Self { _file: None }) };
-        let started = Instant::now();
         let mut tell = timeout.tell;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Self { _file: Some(file) }),
-                Err(TryLockError::Error(error)) => return Err(FileError::at(&path)(error).into()),
-                Err(TryLockError::WouldBlock) => {}
-            }
-            let waited = started.elapsed();
-            if waited >= timeout.limit {
-                return Err(LockError::Held { path, seconds: timeout.limit.as_secs() });
-            }
+        let waiting = |waited| {
             if let Some(tell) = tell.take_if(|_| waited >= QUIET) {
                 tell(directory);
             }
-            std::thread::sleep(PAUSE);
+        };
+        if lock_within(&file, timeout.limit, waiting).map_err(FileError::at(&path))? {
+            return Ok(Self { _file: Some(file) });
         }
+        Err(LockError::Held { path, seconds: timeout.limit.as_secs() })
     }
 }
 
 impl ServerLock {
-    /// Takes the lock of a directory, and waits so long for another process at most. Creates the file for `reader` if it is
-    /// missing.
+    /// Takes the lock of a directory, after a wait of at most `limit` for another process. Creates the file for `reader` if it
+    /// is missing.
     pub fn take(directory: &Path, reader: Reader, limit: Duration) -> Result<Self, LockError> {
         let path = directory.join(SERVER_LOCK);
         let Some(file) = open(directory, &path, reader)? else { return Ok(Self { _file: None }) };
-        let started = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => {
-                    // Another server that finds no ID names none.
-                    let _ = write_process_id(&path);
-                    return Ok(Self { _file: Some(file) });
-                }
-                Err(TryLockError::Error(error)) => return Err(FileError::at(&path)(error).into()),
-                Err(TryLockError::WouldBlock) if started.elapsed() < limit => {
-                    std::thread::sleep(PAUSE);
-                }
-                Err(TryLockError::WouldBlock) => break,
-            }
+        if lock_within(&file, limit, |_| ()).map_err(FileError::at(&path))? {
+            // Another server that finds no ID names none.
+            let _ = write_process_id(&path);
+            return Ok(Self { _file: Some(file) });
         }
         let text = bounded::read_start(&path, DIGITS).unwrap_or_default();
         let id = String::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
         let process =
             id.map_or_else(|| "another process".to_owned(), |id: u32| format!("process {id}"));
         Err(LockError::Served { directory: directory.to_owned(), process })
+    }
+}
+
+/// Locks a file. Returns `false` if another process has held the lock for `limit`. Before each pause, `waiting` is called with
+/// the time so far.
+fn lock_within(
+    file: &File,
+    limit: Duration,
+    mut waiting: impl FnMut(Duration),
+) -> io::Result<bool> {
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        let waited = started.elapsed();
+        if waited >= limit {
+            return Ok(false);
+        }
+        waiting(waited);
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -202,6 +208,18 @@ mod tests {
         assert!(refused.contains("another process serves"), "{refused}");
         drop(lock);
         take().unwrap();
+    }
+
+    #[test]
+    fn a_server_that_starts_waits_for_a_command_that_has_its_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let take = |limit| ServerLock::take(directory.path(), Reader::Itself, limit);
+        let held = take(Duration::ZERO).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| take(Duration::from_secs(60)));
+            drop(held);
+            waiting.join().unwrap().unwrap();
+        });
     }
 
     #[test]

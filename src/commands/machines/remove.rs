@@ -75,8 +75,8 @@ pub(crate) fn run(settings: &RemoveSettings, now: OffsetDateTime) -> anyhow::Res
     Ok(())
 }
 
-/// Waits until the server that runs has followed the request: it has the token in memory. Without one, does the same while
-/// none can start.
+/// Waits until the running server has revoked the token, which it has in memory. Without a server, revokes it while none can
+/// start.
 fn revoke(state: &StateDirectory, name: &str, now: OffsetDateTime) -> anyhow::Result<()> {
     let started = Instant::now();
     let request = state.removed_path().join(name);
@@ -89,17 +89,12 @@ fn revoke(state: &StateDirectory, name: &str, now: OffsetDateTime) -> anyhow::Re
                 state.note_removed(name)?;
                 return Ok(());
             }
-            Err(LockError::Served { process, .. }) => {
-                format!("{process} serves from the directory")
-            }
+            Err(LockError::Served { process, .. }) => format!(
+                "{process} serves from the directory, and revokes it once its manifests have no FirstBootMachine {name}"
+            ),
             Err(error) => error.to_string(),
         };
-        ensure!(
-            started.elapsed() < LONGEST,
-            "its token is not revoked yet: {why}; a server that runs has not followed the request within {} s, and does so \
-             once its manifests have no FirstBootMachine {name}",
-            LONGEST.as_secs()
-        );
+        ensure!(started.elapsed() < LONGEST, "its token is not revoked yet: {why}");
         std::thread::sleep(LOOK);
     }
     Ok(())

@@ -266,8 +266,8 @@ fn store_ledger(
     Some(file)
 }
 
-/// Follows the files of the serving certificate, by the watch of a state directory if they are in one, with all that are
-/// followed there; and the Secret until they exist. Returns the served pair.
+/// Follows the files of the serving certificate, with the others that `files` watches if they are in a state directory. Until
+/// they exist, follows the Secret. Returns the served pair.
 fn follow_pair(
     tasks: &mut Tasks,
     pair: ServingPair,

@@ -161,5 +161,18 @@ mod tests {
         std::fs::write(&path, "{}").unwrap();
         assert_eq!(write(), (1, 1, 1), "it is of another program");
         assert_eq!(std::fs::read(&path).unwrap(), b"{}");
+        assert!(matches!(&writer.faults()[..], [line] if line.starts_with("pool worker: ")));
+    }
+
+    #[test]
+    fn a_pool_that_waits_for_another_file_than_its_own_is_not_reported_for_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::of_this_server(directory.path()).unwrap();
+        // Without certificates, none is written: they are named by another path.
+        std::fs::create_dir(directory.path().join("ca.crt")).unwrap();
+        let mut writer = PointerWriter::new(state, "localhost".parse().unwrap(), 22623);
+        assert!(writer.write(["r".to_owned()].iter()).is_empty());
+        assert!(writer.failed["r"].reason.contains("ca.crt"), "{:?}", writer.failed);
+        assert!(writer.faults().is_empty());
     }
 }
