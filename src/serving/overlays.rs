@@ -69,9 +69,10 @@ impl Overlays {
         if **self.machines.load() == *machines {
             return;
         }
-        self.machines.store(Arc::new(machines.clone()));
+        let before = self.machines.swap(Arc::new(machines.clone()));
         let mut failed = lock(&self.failed);
-        failed.retain(|name, _| machines.contains_key(name));
+        // An overlay that was changed has not been merged yet.
+        failed.retain(|name, _| machines.get(name) == before.get(name));
         self.report(&failed);
     }
 
@@ -116,7 +117,7 @@ impl Overlays {
         of_pool: &Answer,
     ) -> Result<Arc<Answer>, String> {
         let merged = of_pool.with_overlay(&object);
-        self.note(&key.0, merged.as_ref().err());
+        self.note(&key.0, &object, merged.as_ref().err());
         let answer = Arc::new(merged?);
         let of_pool = of_pool.etag.clone();
         lock(&self.cache)
@@ -124,9 +125,12 @@ impl Overlays {
         Ok(answer)
     }
 
-    /// Reports if the overlay of a machine can be merged.
-    fn note(&self, machine: &str, reason: Option<&String>) {
+    /// Reports if the overlay of a machine can be merged, unless its object has changed meanwhile.
+    fn note(&self, machine: &str, object: &Arc<FirstBootMachine>, reason: Option<&String>) {
         let mut failed = lock(&self.failed);
+        if self.machines.load().get(machine) != Some(object) {
+            return;
+        }
         let is_new = match reason {
             Some(reason) => {
                 failed.insert(machine.to_owned(), reason.clone()).as_ref() != Some(reason)
@@ -190,21 +194,52 @@ mod tests {
     use crate::serving::answers::Answers;
     use crate::serving::answers::tests::inputs;
 
+    fn object(overlay: &serde_json::Value) -> Arc<FirstBootMachine> {
+        let machine =
+            json!({"metadata": {"name": "m"}, "spec": {"pool": "worker", "overlay": overlay}});
+        Arc::new(serde_json::from_value(machine).unwrap())
+    }
+
+    async fn of_pool(config: &serde_json::Value) -> Arc<Answer> {
+        let answers = Arc::new(Answers::new(true, Arc::default()));
+        answers
+            .replace(&inputs(ServingMode::Manifests, "rendered", config), SystemTime::UNIX_EPOCH);
+        answers.answer("worker", SpecVersion::V3_4, Form::Plain).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_overlay_that_was_changed_is_not_reported_any_more() {
+        let config = json!({"ignition": {"version": "3.4.0"}});
+        let of_pool = of_pool(&config).await;
+        let (bad, good) = (object(&json!({"ignition": {"version": "9.0.0"}})), object(&config));
+        let overlays = Overlays::new(Status::default());
+        let name: Arc<str> = "m".into();
+        let merge = |object: &Arc<FirstBootMachine>| {
+            let key = (Arc::clone(&name), SpecVersion::V3_4, Form::Plain.index());
+            overlays.merge(key, Arc::clone(object), &of_pool)
+        };
+        let take = |object: &Arc<FirstBootMachine>| {
+            overlays.take(&[("m".to_owned(), Arc::clone(object))].into());
+        };
+        let is_reported = || !lock(&overlays.failed).is_empty();
+        take(&bad);
+        merge(&bad).unwrap_err();
+        assert!(is_reported());
+        take(&good);
+        assert!(!is_reported(), "it has not been merged yet");
+        // The merge of a client that has left ends later than the change.
+        merge(&bad).unwrap_err();
+        assert!(!is_reported());
+        merge(&good).unwrap();
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn an_overlay_is_merged_for_the_next_client_although_the_first_one_disconnects() {
         let config = json!({"ignition": {"version": "3.4.0"}});
-        let answers = Arc::new(Answers::new(true, Arc::default()));
-        let of_pools = inputs(ServingMode::Manifests, "rendered", &config);
-        answers.replace(&of_pools, SystemTime::UNIX_EPOCH);
-        let variant @ (version, form) = (SpecVersion::V3_4, Form::Plain);
-        let of_pool = answers.answer("worker", version, form).await.unwrap();
-        let machine = json!({
-            "metadata": {"name": "m"},
-            "spec": {"pool": "worker", "overlay": config},
-        });
-        let machine = Arc::new(serde_json::from_value(machine).unwrap());
+        let of_pool = of_pool(&config).await;
+        let variant = (SpecVersion::V3_4, Form::Plain);
         let overlays = Arc::new(Overlays::new(Status::default()));
-        overlays.take(&[("m".to_owned(), machine)].into());
+        overlays.take(&[("m".to_owned(), object(&config))].into());
         let name = "m".into();
         {
             let mut first = Box::pin(overlays.answer(&name, of_pool, variant));

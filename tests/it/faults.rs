@@ -176,7 +176,8 @@ fn ten_thousand_connections_are_open_at_once_and_all_are_served() {
     raise_file_limit();
     // A quarter is kept for the port with TLS.
     let limits = ["--max-connections", "13333", "--max-connections-per-source", "0"];
-    let times = ["--idle-timeout", "600s", "--head-timeout", "600s"];
+    let times =
+        ["--idle-timeout", "3600s", "--head-timeout", "3600s", "--max-connection-age", "3600s"];
     let memory = ["--max-connection-memory", "512"];
     let server = Server::sample_cluster(&[&limits[..], &times, &memory].concat());
     let mut clients: Vec<TcpStream> = Vec::new();

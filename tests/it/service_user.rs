@@ -478,7 +478,7 @@ fn an_approval_of_root_is_followed_and_removed_by_the_service() {
     let manifest = "{apiVersion: machine-config-server.io/v1alpha1, kind: FirstBootMachine, \
                     metadata: {name: box-1}, spec: {pool: worker, approval: required}}";
     fs::write(service.directory.path().join("manifests/box-1.yaml"), manifest).expect("a write");
-    let _server = service.serve(&["--machine-token-window", "15s"]);
+    let _server = service.serve(&["--machine-token-window", "25s"]);
     let pointer = service.state().join("user-data/machines/box-1.ign");
     let pointer = wait_for("its pointer config", || fs::read_to_string(&pointer).ok());
     service.done(&["machines", "approve", "box-1"]);

@@ -65,7 +65,7 @@ fn assert_apart(manifests: &Path) {
     assert!(manifests.join("certs/ledger.json").is_file());
     let server = serve();
     assert_eq!(config(&server.plain(), "worker", "3.4.0").status, 200);
-    assert!(server.metric("mcs_input_problems") < 0.5);
+    wait_until("all to be read", || server.metric("mcs_input_problems") < 0.5);
     for arguments in [&["validate", "--strict", "."][..], &["render", "worker", "."]] {
         let output = limited_output(&within(manifests, arguments));
         assert!(output.status.success(), "{arguments:?}: {output:?}");

@@ -19,6 +19,11 @@ impl FileError {
         move |error| Self { path: path.to_owned(), error: error.into() }
     }
 
+    /// Returns `true` if the file was read, and its contents are malformed or end too early.
+    pub fn is_of_contents(&self) -> bool {
+        matches!(self.error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+    }
+
     /// Creates an error that is none of the operating system.
     pub fn other(path: &Path, reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { path: path.to_owned(), error: io::Error::other(reason) }

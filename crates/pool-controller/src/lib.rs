@@ -49,8 +49,8 @@ pub use self::ledgers::Ledgers;
 
 /// Pools that are written at the same time.
 const AT_ONCE: usize = 8;
-/// Wait until the watches show what other clients wrote.
-const ANOTHER_LOOK: std::time::Duration = std::time::Duration::from_millis(200);
+/// Wait if a watch does not show what another client wrote: mostly it does at once, and that ends the wait.
+const ANOTHER_LOOK: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Reason to wait before a MachineConfig is restored once more.
 const CHANGED_AGAIN: &str =

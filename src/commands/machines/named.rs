@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 use time::OffsetDateTime;
 
+use super::remove::complete;
 use crate::commands::pool_names::pool_names;
 use crate::commands::print_line;
 use crate::commands::rendering::read_usable;
@@ -92,6 +93,9 @@ pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result
     );
     let state = state.directory()?;
     let place = place(&state, pool)?;
+    // One that failed has left a token that is to be revoked.
+    complete(&state, name, now)
+        .with_context(|| format!("machine {name}, whose removal is not complete"))?;
     let wanted = WantedMachine { name, pool, rearm: None };
     state.store_machine(wanted, None, (&place.0, place.1), now)?;
     let overlay = overlay.map(|config| overlay_lines(&config)).transpose()?;

@@ -18,6 +18,7 @@ use crate::commands::stores::location::StateFlags;
 use crate::source::Butane;
 use crate::source::directory::discard_machine;
 use crate::store::state_directory::StateDirectory;
+use crate::store::state_error::StateError;
 
 /// Maximum wait for a running server.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -70,29 +71,32 @@ pub(crate) fn run(settings: &RemoveSettings, now: OffsetDateTime) -> anyhow::Res
             manifests.display()
         );
     }
-    revoke(&state, name, now).with_context(|| format!("machine {name}"))?;
+    complete(&state, name, now).with_context(|| format!("machine {name}"))?;
     print_line(&format!("{name}: its token is revoked for good"));
     Ok(())
 }
 
-/// Waits until the running server has revoked the token, which it has in memory. Without a server, revokes it while none can
-/// start.
-fn revoke(state: &StateDirectory, name: &str, now: OffsetDateTime) -> anyhow::Result<()> {
+/// Completes the removal of a machine, if one is requested: waits until the running server has revoked the token, which it has
+/// in memory. Without a server, revokes it while none can start.
+pub(super) fn complete(
+    state: &StateDirectory,
+    name: &str,
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
     let started = Instant::now();
     let request = state.removed_path().join(name);
     while request.exists() {
-        // A server that starts waits for it.
-        let why = match state.lock_for_serving(Duration::ZERO) {
-            Ok(_lock) => {
-                state.revoke_machine(name, now)?;
+        let why = match state.revoke_machine(name, now) {
+            Ok(_alone) => {
                 discard_machine(&memory(state.path()), name)?;
                 state.note_removed(name)?;
                 return Ok(());
             }
-            Err(LockError::Served { process, .. }) => format!(
+            Err(StateError::Lock(LockError::Served { process, .. })) => format!(
                 "{process} serves from the directory, and revokes it once its manifests have no FirstBootMachine {name}"
             ),
-            Err(error) => error.to_string(),
+            Err(StateError::Lock(error)) => error.to_string(),
+            Err(error) => return Err(error.into()),
         };
         ensure!(started.elapsed() < LONGEST, "its token is not revoked yet: {why}");
         std::thread::sleep(LOOK);

@@ -168,8 +168,11 @@ mod tests {
     fn a_use_is_recorded_also_if_its_machine_leaves_meanwhile() {
         let fixture = Fixture::new(Window::default());
         let used = MachineTokens::Directory(Arc::clone(&fixture.tokens));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .enable_time()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let entry = fixture.entry();
             let writing = entry.writing.lock().await;

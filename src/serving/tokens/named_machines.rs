@@ -9,11 +9,20 @@ use model::access::machine::NamedMachine;
 use model::access::{Refusal, ShownToken};
 use model::objects::FirstBootMachines;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::cluster::ClusterTokens;
 use super::directory::DirectoryTokens;
 use crate::serving::approvals::MachineApprovals;
 use crate::serving::overlays::Overlays;
+
+/// Maximum number of threads that write to the disk. Those of a disk that hangs do not return, and all else needs threads too.
+const MAX_WRITING: usize = 64;
+/// Maximum wait for one of them: a request that waits holds memory.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+/// Permits to write. The threads are those of the process.
+static WRITING: Semaphore = Semaphore::const_new(MAX_WRITING);
 
 /// Parts that requests and pages share with the pipeline. Where machines have no names there are approvals only.
 #[derive(Debug, Clone, Default)]
@@ -104,10 +113,46 @@ impl MachineTokens {
 }
 
 /// Does what writes to the disk in a thread that may block.
+///
+/// # Errors
+/// That of the work, or all threads that may write are busy.
 async fn blocking<T: Send + 'static>(
     work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let work = tokio::task::spawn_blocking(|| Handle::current().block_on(work));
+    // The semaphore is never closed.
+    let Ok(Ok(permit)) = timeout(MAX_WAIT, WRITING.acquire()).await else {
+        return Err(Refusal::NotStored);
+    };
+    // It goes on if the client disconnects, and so its permit is for the work.
+    let work = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        Handle::current().block_on(work)
+    });
     // The task is not cancelled, and a panic ends the process.
     work.await.unwrap_or(Err(Refusal::NotStored))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_hangs_keeps_some_threads_and_no_request_for_long() {
+        let hangs = Arc::new(Semaphore::new(0));
+        let writing: Vec<_> = std::iter::repeat_with(|| Arc::clone(&hangs))
+            .take(MAX_WRITING)
+            .map(|hangs| {
+                tokio::spawn(blocking(async move { Ok(drop(hangs.acquire_owned().await)) }))
+            })
+            .collect();
+        while WRITING.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(blocking(async { Ok(()) }).await, Err(Refusal::NotStored));
+        hangs.add_permits(MAX_WRITING);
+        for written in writing {
+            assert_eq!(written.await.unwrap(), Ok(()));
+        }
+        assert_eq!(blocking(async { Ok(()) }).await, Ok(()));
+    }
 }

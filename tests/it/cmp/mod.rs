@@ -241,7 +241,8 @@ fn waiting_ends_when_the_time_is_over() {
         (1, "machine-config-server: no certificate within 3 s\n")
     );
     let ca = CmpCa::start(Quirk::WaitsAgain);
-    let said = Desk::new().first(&ca, &["--timeout", "3s"]);
+    // It has asked and polled by then.
+    let said = Desk::new().first(&ca, &["--timeout", "8s"]);
     assert!(said.output.contains("the server asks to wait 60 s"), "{}", said.output);
     assert_eq!((said.status, ca.seen()), (1, vec![requested(IR, true), Seen::Poll]));
     let ca = CmpCa::start(Quirk::Silent);

@@ -107,6 +107,34 @@ fn a_machine_that_is_added_after_its_manifest_was_deleted_boots_by_what_was_prin
     assert_hash(&lines, &site.pointer_path("rack-7"));
 }
 
+/// A removal is left by a command that a server did not follow, or that was killed.
+#[test]
+fn a_machine_whose_removal_was_left_is_removed_before_it_is_added_again() {
+    let site = MachinesDirectory::new();
+    let manifests = text(&site.manifests());
+    let server = site.serve(&[]);
+    add(&site, &manifests, &[]).done();
+    let removed = site.credential("rack-7");
+    drop(server);
+    let request = site.state().join("machines/removed/rack-7");
+    fs::write(&request, "").expect("a request");
+    fs::remove_file(site.manifests().join("machine-rack-7.yaml")).expect("a manifest");
+    // Another one has the place of a server, and does not follow.
+    let place = fs::File::open(site.state().join(".server")).expect("a file of a server");
+    place.lock().expect("its lock");
+    add(&site, &manifests, &[]).refused(&[
+        "machine rack-7, whose removal is not complete",
+        "its token is not revoked yet",
+    ]);
+    drop(place);
+    add(&site, &manifests, &[]).done();
+    assert!(!request.exists());
+    assert_ne!(site.credential("rack-7"), removed);
+    let server = site.serve(&["--access", "enforce"]);
+    assert_eq!(get_known(&site.tls(&server), "worker", &site.credential("rack-7")).status, 200);
+    assert_refused(&get(&site.tls(&server), "worker", Some(&removed)));
+}
+
 #[test]
 fn a_machine_of_another_manifest_is_not_added_again() {
     let site = MachinesDirectory::new();

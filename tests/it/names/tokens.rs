@@ -108,7 +108,7 @@ fn a_machine_that_is_removed_is_refused_and_one_that_comes_back_gets_another_tok
         get(&site.tls(&server), "worker", Some(&first)).status == 401
     });
     assert_eq!(refusal(&server, 1)["reason"], "token revoked");
-    assert!(!site.pointer_path("n").exists());
+    wait_until("its pointer config to be deleted", || !site.pointer_path("n").exists());
     server.stop();
     let server = site.serve(&[]);
     assert_refused(&get(&site.tls(&server), "worker", Some(&first)));
@@ -176,9 +176,9 @@ fn a_server_that_is_restarted_answers_as_before_it_while_it_has_not_read_all() {
     server.stop();
     let server = Server::prepared_unread(site.command(&WINDOW));
     let client = site.tls(&server);
-    assert_eq!(get(&client, "worker", None).status, 200, "{}", server.log());
+    // Where all is read too slowly, a machine gets 503 first.
+    wait_until("an answer", || get(&client, "worker", None).status == 200);
     assert_eq!(get(&client, "infra", None).status, 503, "{}", server.log());
-    // Where all is read too slowly, a token gets 503 first.
     assert_refused(&get_known(&client, "worker", &spent));
     assert_eq!(get_known(&client, "worker", &armed).status, 200, "{}", server.log());
     assert_eq!(["armed", "spent"].map(|machine| site.credential(machine)), [armed, spent]);

@@ -15,7 +15,7 @@ use super::clock::follow_clock;
 use super::http::{Client, loopback};
 use super::pair::Pair;
 use super::stopwatch::processor_ticks;
-use super::{in_repository, wait_for};
+use super::{DEADLINE, in_repository, wait_for};
 
 /// A running server, which ends when the value is dropped. Its log is shown if the test has failed.
 pub(crate) struct Server {
@@ -376,7 +376,7 @@ pub(crate) fn serving_with_access(manifests: &Path, state: &Path, mode: &str) ->
 /// Output of a command that must end by itself; 124 is the status of one that had to be ended.
 pub(crate) fn limited_output(command: &Command) -> Output {
     let mut limited = Command::new("timeout");
-    limited.arg("20").arg(command.get_program()).args(command.get_args());
+    limited.arg(DEADLINE.as_secs().to_string()).arg(command.get_program()).args(command.get_args());
     if let Some(directory) = command.get_current_dir() {
         limited.current_dir(directory);
     }
