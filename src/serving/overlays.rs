@@ -210,8 +210,13 @@ mod tests {
     #[tokio::test]
     async fn an_overlay_that_was_changed_is_not_reported_any_more() {
         let config = json!({"ignition": {"version": "3.4.0"}});
-        let of_pool = of_pool(&config).await;
-        let (bad, good) = (object(&json!({"ignition": {"version": "9.0.0"}})), object(&config));
+        let with_file = json!({
+            "ignition": {"version": "3.4.0"},
+            "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,a"}}]},
+        });
+        let of_pool = of_pool(&with_file).await;
+        // Only with a word does an overlay replace its pool's file.
+        let (bad, good) = (object(&with_file), object(&config));
         let overlays = Overlays::new(Status::default());
         let name: Arc<str> = "m".into();
         let merge = |object: &Arc<FirstBootMachine>| {

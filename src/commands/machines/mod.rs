@@ -3,6 +3,7 @@
 pub(crate) mod approve;
 pub(crate) mod cluster;
 pub(crate) mod named;
+mod removal;
 pub(crate) mod remove;
 
 use std::fmt::Write as _;

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 use time::OffsetDateTime;
 
-use super::remove::complete;
+use super::removal::complete;
 use crate::commands::pool_names::pool_names;
 use crate::commands::print_line;
 use crate::commands::rendering::read_usable;
