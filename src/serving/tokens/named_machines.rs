@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(refused, Err(Refusal::NotStored));
         hangs.add_permits(MAX_WRITING);
         for written in writing {
-            written.await.unwrap().unwrap();
+            drop(written.await.unwrap().unwrap());
         }
         assert_eq!(blocking(async { Ok(()) }).await, Ok(()));
     }
