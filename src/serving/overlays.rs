@@ -215,7 +215,7 @@ mod tests {
             "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,a"}}]},
         });
         let of_pool = of_pool(&with_file).await;
-        // Only with a word does an overlay replace its pool's file.
+        // An overlay replaces only those of its pool's files that `replaces` names.
         let (bad, good) = (object(&with_file), object(&config));
         let overlays = Overlays::new(Status::default());
         let name: Arc<str> = "m".into();

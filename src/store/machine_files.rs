@@ -157,7 +157,7 @@ impl StateDirectory {
         name: &str,
         now: OffsetDateTime,
     ) -> Result<ServerLock, StateError> {
-        // Second, and without a wait: a server that starts waits for it only briefly.
+        // No server is kept from its place while this waits for the other lock.
         let (_lock, alone) = (self.lock()?, self.lock_for_serving(Duration::ZERO)?);
         if let Some(token) = self.machine_token(name)? {
             self.write_machine_token(name, &token.removed(&self.fresh_token()?, now))?;
@@ -235,5 +235,42 @@ impl StateDirectory {
             self.make_pointer(&due, (pool, Some(&token.token)))?;
         }
         Ok(token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use files::lock::LockError;
+    use model::access::Token;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_revoked_while_no_server_runs_and_none_can_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::of_this_server(directory.path()).unwrap();
+        let now = OffsetDateTime::now_utc();
+        let token =
+            DirectoryToken::new(Token::new([1; 32]), "worker", RearmRequests::default(), now);
+        state.write_machine_token("n", &token).unwrap();
+        let is_revoked = || state.machine_token("n").unwrap().unwrap().is_revoked();
+        let serve = || state.lock_for_serving(Duration::ZERO);
+        let refusal = || match state.revoke_machine("n", now) {
+            Err(StateError::Lock(error)) => error,
+            other => panic!("{other:?}"),
+        };
+
+        let server = serve().unwrap();
+        assert!(matches!(refusal(), LockError::Served { .. }));
+        // It waits for other changes first, while it has not the place of a server.
+        let change = state.lock().unwrap();
+        assert!(matches!(refusal(), LockError::Held { .. }));
+        assert!(!is_revoked());
+        drop((server, change));
+        let alone = state.revoke_machine("n", now).unwrap();
+        assert!(is_revoked());
+        serve().unwrap_err();
+        drop(alone);
+        serve().unwrap();
     }
 }

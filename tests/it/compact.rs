@@ -220,7 +220,7 @@ fn a_config_arrives_over_a_slow_line_in_a_fraction_of_the_time() {
         assert!(10 * compact.0 < 4 * plain.0, "{compact:?} where the plain form takes {plain:?}");
         compact.1 < plain.1
     });
-    assert!(is_quicker);
+    assert!(is_quicker, "the plain form was as quick five times");
 }
 
 /// A machine's disk after its first boot, without what differs from one boot to the next.

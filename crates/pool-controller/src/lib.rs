@@ -49,7 +49,7 @@ pub use self::ledgers::Ledgers;
 
 /// Pools that are written at the same time.
 const AT_ONCE: usize = 8;
-/// Wait if a watch does not show what another client wrote: mostly it does at once, and that ends the wait.
+/// Wait for a watch that does not show yet what another client wrote. Its next event ends the wait.
 const ANOTHER_LOOK: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Reason to wait before a MachineConfig is restored once more.

@@ -93,7 +93,7 @@ pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result
     );
     let state = state.directory()?;
     let place = place(&state, pool)?;
-    // One that failed has left a token that is to be revoked.
+    // A removal that failed has left the token that it was to revoke.
     complete(&state, name, now)
         .with_context(|| format!("machine {name}, whose removal is not complete"))?;
     let wanted = WantedMachine { name, pool, rearm: None };
