@@ -7,7 +7,7 @@
 //! No library is used: kube-lease-manager, the one that fits kube 5, compares the holder's timestamps with the local
 //! clock, and frees an expired Lease without a precondition, so that two candidates can hold it at once.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -15,6 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use model::objects::ObjectKind;
+use tokio::time::Instant;
 
 use super::lease::{Decision, created, decide, released, renewed, taken};
 use super::write::ObjectName;
@@ -59,15 +60,19 @@ impl LeaderElector {
         }
     }
 
+    /// Renews the Lease as long as this candidate holds it. An API server that is slow has for its answer what is left of the
+    /// deadline, which counts from when the last renewal was asked for: others count from when they see it, which is later.
     pub async fn hold(&self) {
         let mut renewed = Instant::now();
         let mut wait = RENEWAL;
         loop {
             tokio::time::sleep(wait).await;
             wait = PERIOD;
-            let error = match tokio::time::timeout(PERIOD, self.renew()).await {
+            let asked = Instant::now();
+            let left = DEADLINE.saturating_sub(asked - renewed).max(PERIOD);
+            let error = match tokio::time::timeout(left, self.renew()).await {
                 Ok(Ok(true)) => {
-                    (renewed, wait) = (Instant::now(), RENEWAL);
+                    (renewed, wait) = (asked, RENEWAL.saturating_sub(asked.elapsed()));
                     continue;
                 }
                 Ok(Ok(false)) => return,
@@ -79,7 +84,7 @@ impl LeaderElector {
                 fix = "check the API server and the network to it; another replica takes over meanwhile",
                 "cannot renew the Lease"
             );
-            if renewed.elapsed() > DEADLINE {
+            if renewed.elapsed() >= DEADLINE {
                 return;
             }
         }
@@ -143,5 +148,42 @@ fn first(result: kube::Result<Lease>) -> kube::Result<bool> {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::super::lease::DURATION;
+    use super::*;
+
+    /// The holder of a Lease, with an API server that takes this long for each answer.
+    fn holder(takes: Duration) -> LeaderElector {
+        let service = tower::service_fn(move |_: Request<Body>| async move {
+            tokio::time::sleep(takes).await;
+            let lease = created("lease", "me", &now());
+            let body = serde_json::to_vec(&lease).unwrap();
+            Ok::<_, Infallible>(Response::new(Body::from(body)))
+        });
+        let client = Client::new(service, "ns");
+        LeaderElector::new(client, "ns", "lease", "me".to_owned(), Health::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_renewed_by_a_slow_api_server_and_left_before_it_expires_without_one() {
+        let long = Duration::from_secs(3600);
+        let held = async |takes| {
+            let started = Instant::now();
+            let _ = tokio::time::timeout(long, holder(takes).hold()).await;
+            started.elapsed()
+        };
+        // It is read and written, which is twice.
+        assert!(held(Duration::from_millis(2_400)).await >= long);
+        let given_up = held(Duration::from_secs(6)).await;
+        assert!(given_up >= DEADLINE && given_up < DURATION, "{given_up:?}");
     }
 }
