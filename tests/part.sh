@@ -86,12 +86,18 @@ make_pause() { # FILE.tar
     rm -r "$work"
 }
 
+# One at a time: two that fetch the lists of packages refuse each other.
+apt_get() {
+    mkdir -p "$cache"
+    as_root env DEBIAN_FRONTEND=noninteractive flock "$cache/apt-get.lock" apt-get -qq "$@"
+}
+
 # Unpacks packages of Debian into a folder. They are not installed, which would start services.
 unpack() { # FOLDER PACKAGE...
     local folder=$1 package
     shift
     say "taking from Debian's packages: $*"
-    mkdir -p "$folder/packages" && as_root apt-get -qq update && (
+    mkdir -p "$folder/packages" && apt_get update && (
         cd "$folder/packages" && apt-get -qq -o APT::Sandbox::User=root download "$@" &&
             for package in *.deb; do
                 dpkg-deb --extract "$package" .. || exit

@@ -151,6 +151,7 @@ fn measure(options: &Options) -> Result<()> {
         }
         if attack.is_from_networks() && !has_networks {
             eprintln!("{attack:?} is left out: only root has IPv6 networks");
+            missed.push(format!("{attack:?}"));
             continue;
         }
         for key in keys(options, *attack) {

@@ -1,5 +1,5 @@
 //! The workflows for a repository that is hosted where they are read: they run the repository's own scripts, and a
-//! hosted check cannot differ from one that a person makes.
+//! hosted check cannot differ from one that a person makes. What these scripts ask of tests reaches the tests.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,6 +11,10 @@ use crate::support::manifests::yaml_documents;
 
 /// What a step may run beside the repository's scripts: what prepares the place, and what publishes.
 const OTHER: [&str; 3] = ["git", "rustup", "gh"];
+
+/// Variables of `.ci/full` that scripts read, or cargo-nextest.
+const OF_SCRIPTS: [&str; 6] =
+    ["CHECK_ALL", "CI", "NEXTEST_PROFILE", "NEXTEST_RETRIES", "VIRTUAL_MACHINES", "XDG_CACHE_HOME"];
 
 #[test]
 fn workflows_run_scripts_of_the_repository_within_the_time_of_a_check() {
@@ -38,4 +42,23 @@ fn workflows_run_scripts_of_the_repository_within_the_time_of_a_check() {
         }
     }
     assert_eq!(scripts, [".ci/run", "tests/packages", ".ci/full package"]);
+}
+
+#[test]
+fn tests_see_what_a_full_check_asks_of_them() {
+    let [full, apart] = [".ci/full", "tests/apart"]
+        .map(|name| fs::read_to_string(in_repository(name)).expect("a script"));
+    let is_variable =
+        |name: &&str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+    let asked: Vec<_> = full
+        .split_whitespace()
+        .filter_map(|word| Some(word.split_once('=')?.0))
+        .filter(is_variable)
+        .filter(|name| !OF_SCRIPTS.contains(name))
+        .collect();
+    assert!(asked.len() >= 6, "{asked:?}");
+    for name in asked {
+        let mut kept = apart.split(|c: char| !c.is_ascii_uppercase() && c != '_');
+        assert!(kept.any(|kept| kept == name), "tests/apart does not name {name}");
+    }
 }

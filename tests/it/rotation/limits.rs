@@ -1,15 +1,11 @@
 //! What is bounded, and what happens past the bound: nothing that a machine needs is left out unsaid.
 
-use std::collections::BTreeMap;
-use std::fs;
-
 use pki::{
     Certificate, External, KeyAlgorithm, MAX_CHAIN_BYTES, Refusal, Refused, StoredPair, Warning,
 };
 use time::Duration;
 
 use super::world::{OwnCa, START, World, YEAR, host};
-use crate::support::{book, in_repository};
 
 const TWO_HOURS: Duration = Duration::hours(2);
 
@@ -185,45 +181,4 @@ fn a_pointer_config_larger_than_a_platform_takes_is_named_with_its_size() {
         Warning::summary(&world.attention).as_deref(),
         Some("user data too large for EC2, or not updated: 1; run `certs check` for details")
     );
-}
-
-/// Who adds a bound finds the table by this: a constant of each of these names is in it, as often as there are.
-#[test]
-fn the_book_has_every_bound() {
-    let limits = book::page("reference/limits.md");
-    let is_constant = |name: &&str| name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
-    let mut listed: BTreeMap<&str, usize> = BTreeMap::new();
-    for name in limits.split('`').skip(1).step_by(2).filter(is_constant) {
-        *listed.entry(name).or_default() += 1;
-    }
-    let is_bound = |name: &&str| name.starts_with("MAX_");
-    let mut present: BTreeMap<String, usize> = BTreeMap::new();
-    let mut all = String::new();
-    let mut directories = vec![in_repository("src"), in_repository("crates")];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                directories.push(path);
-                continue;
-            }
-            let text = fs::read_to_string(&path).expect("a source file");
-            // Those within a function are about a line that is printed.
-            for line in text.lines().filter(|line| !line.starts_with(' ')) {
-                let name = line.split("const ").nth(1).and_then(|rest| rest.split(':').next());
-                if let Some(bound) = name.filter(is_bound) {
-                    *present.entry(bound.to_owned()).or_default() += 1;
-                }
-            }
-            all += &text;
-        }
-    }
-    assert!(present.len() > 25, "{present:?}");
-    for (name, count) in &present {
-        let named = listed.get(&name[..]).copied().unwrap_or_default();
-        assert_eq!(named, *count, "reference/limits.md and {name}");
-    }
-    for name in listed.keys() {
-        assert!(all.contains(&format!("const {name}:")), "no constant {name}");
-    }
 }
