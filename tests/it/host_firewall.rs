@@ -10,9 +10,9 @@ use crate::support::in_repository;
 
 const EXAMPLE: &str = "deploy/examples/host-network.nft";
 
-/// In a network of its own, so that nothing of this machine's is changed, and for a minute at most.
+/// In a network of its own, so that nothing of this machine's is changed, and for five minutes at most.
 fn apart(command: &[&str]) -> Output {
-    let output = Command::new("timeout").args(["60", "unshare", "--net"]).args(command).output();
+    let output = Command::new("timeout").args(["300", "unshare", "--net"]).args(command).output();
     output.expect("timeout, of coreutils")
 }
 

@@ -211,7 +211,10 @@ fn a_dozen_addresses_that_do_not_read_leave_places_to_machines() {
     let flags = ["--max-connections", "104", "--stall-timeout", "600s"];
     let server = Server::serve(directory.path(), &flags);
     let held = unread(&server, "/config/large", 240);
-    assert!((60..=100).contains(&held.len()), "{}", held.len());
+    // Those of an address that have taken nothing for seconds make room for its next ones.
+    let open = || server.metric("mcs_connections");
+    wait_until("the others to be closed", || open() <= 100.0);
+    assert!(open() >= 60.0, "{}", open());
     // From another address, at the first attempt.
     for _ in 0..20 {
         assert_eq!(server.tls().get("/config/large").status, 200);

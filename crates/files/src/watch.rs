@@ -362,10 +362,19 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    const DEADLINE: Duration = Duration::from_secs(10);
+    const DEADLINE: Duration = Duration::from_secs(180);
 
     async fn changed(watch: &mut DirectoryWatch) {
         tokio::time::timeout(DEADLINE, watch.changed()).await.unwrap();
+    }
+
+    /// Waits for a notification, which on a busy machine comes after the time at which the watch would look by itself.
+    async fn noticed(watch: &mut DirectoryWatch) {
+        let started = Instant::now();
+        while !watch.is_noticed {
+            assert!(started.elapsed() < DEADLINE);
+            changed(watch).await;
+        }
     }
 
     /// A watch after its first scan, so that only notifications cause the next one soon.
@@ -380,9 +389,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut watch = settled(directory.path());
         std::fs::write(directory.path().join("a"), "b").unwrap();
-        let started = Instant::now();
-        changed(&mut watch).await;
-        assert!(watch.is_noticed && started.elapsed() < SAFETY);
+        noticed(&mut watch).await;
         // Without a scan, the change is reported again.
         changed(&mut watch).await;
         assert!(watch.is_noticed);
@@ -399,13 +406,11 @@ mod tests {
             watch.scan(|_| Scanned::SETTLED);
             assert!(watch.directories[0].watched.is_some());
             std::fs::write(directory.join("a"), "b").unwrap();
-            changed(&mut watch).await;
-            assert!(watch.is_noticed);
+            noticed(&mut watch).await;
             watch.scan(|_| Scanned::SETTLED);
             std::fs::rename(&directory, above.path().join("old")).unwrap();
             std::fs::remove_dir_all(above.path().join("old")).unwrap();
-            changed(&mut watch).await;
-            assert!(watch.is_noticed);
+            noticed(&mut watch).await;
             watch.scan(|_| Scanned::SETTLED);
             assert!(watch.directories[0].watched.is_none());
         }
@@ -422,12 +427,10 @@ mod tests {
         let mut watch = settled(&path("link"));
         std::os::unix::fs::symlink("two", path("next")).unwrap();
         std::fs::rename(path("next"), path("link")).unwrap();
-        changed(&mut watch).await;
-        assert!(watch.is_noticed);
+        noticed(&mut watch).await;
         watch.scan(|_| Scanned::SETTLED);
         std::fs::write(path("two").join("a"), "b").unwrap();
-        changed(&mut watch).await;
-        assert!(watch.is_noticed);
+        noticed(&mut watch).await;
     }
 
     #[tokio::test]
@@ -440,10 +443,9 @@ mod tests {
         std::fs::write(above.path().join("beside"), "b").unwrap();
         std::fs::write(directory.join("within"), "b").unwrap();
         // Notifications are ordered: when the second one is here, the first has been ignored.
-        changed(&mut watch).await;
+        noticed(&mut watch).await;
         let writers: Vec<_> = watch.writers.keys().collect();
         assert!(writers.iter().all(|path| path.starts_with(&directory)), "{writers:?}");
-        assert!(watch.is_noticed);
     }
 
     #[tokio::test]

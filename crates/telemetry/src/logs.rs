@@ -360,7 +360,7 @@ mod tests {
             drop(logs);
             dropped.send(()).unwrap();
         });
-        ended.recv_timeout(10 * LAST_LINES).unwrap();
+        ended.recv_timeout(180 * LAST_LINES).unwrap();
         drop(unread);
     }
 

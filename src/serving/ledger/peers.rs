@@ -214,10 +214,16 @@ mod tests {
             (Some(answer("{\"server\": 1}")), "invalid type: integer"),
             (Some(answer(&"[".repeat(1_000))), "more than 100 deep"),
         ] {
-            let address = server(says).await;
-            let Answers { parts, silent } = ask(&address).await;
-            assert!(parts.is_empty());
-            let [line] = &silent[..] else { panic!("{silent:?}") };
+            let (address, line) = loop {
+                let address = server(says.clone()).await;
+                let Answers { parts, silent } = ask(&address).await;
+                assert!(parts.is_empty());
+                let [line] = &silent[..] else { panic!("{silent:?}") };
+                // On a busy machine, an answer can be late.
+                if says.is_none() || !line.contains("no answer in time") {
+                    break (address, line.clone());
+                }
+            };
             assert!(line.starts_with(&address) && line.contains(reason), "{reason:?}: {line}");
         }
         let reported = answer("{\"server\": \"a\", \"machines\": []}");

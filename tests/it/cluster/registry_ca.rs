@@ -17,7 +17,7 @@ use crate::support::machine::Machine;
 use crate::support::manifests::registry_ca;
 use crate::support::rendered;
 use crate::support::server::{Server, binary};
-use crate::support::stopwatch::Stopwatch;
+use crate::support::stopwatch::{HURRY, Stopwatch};
 use crate::support::{in_repository, wait_for, wait_until};
 
 const ADMINISTRATORS: &str = "/api/v1/namespaces/openshift-config/configmaps";
@@ -104,10 +104,10 @@ impl RegistryCluster {
         let map: BTreeMap<String, String> =
             expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         wait_until("the merged map", || self.merged() == map);
-        changed.within(SOON, "the merged map");
+        changed.within(SOON * HURRY, "the merged map");
         let files = map.into_iter().map(|(key, value)| (key.replace("..", ":"), value)).collect();
         wait_until("the served CAs", || self.served() == files);
-        changed.within(SOON, "the served CAs");
+        changed.within(SOON * HURRY, "the served CAs");
     }
 }
 

@@ -242,7 +242,7 @@ fn waiting_ends_when_the_time_is_over() {
     );
     let ca = CmpCa::start(Quirk::WaitsAgain);
     // It has asked and polled by then.
-    let said = Desk::new().first(&ca, &["--timeout", "8s"]);
+    let said = Desk::new().first(&ca, &["--timeout", "20s"]);
     assert!(said.output.contains("the server asks to wait 60 s"), "{}", said.output);
     assert_eq!((said.status, ca.seen()), (1, vec![requested(IR, true), Seen::Poll]));
     let ca = CmpCa::start(Quirk::Silent);

@@ -292,7 +292,7 @@ fn a_clock_that_is_set_while_the_server_runs_changes_no_window() {
         until_served(&server.plain(), "worker");
         server
     };
-    let server = approved("8s");
+    let server = approved("20s");
     fs::write(&clock, "-1d").expect("a file");
     until_held(&server.plain(), "worker");
     drop(server);

@@ -11,8 +11,8 @@ use super::registry::Registry;
 
 /// The host's loopback interface, as QEMU's network shows it to the machine.
 pub(crate) const HOST: &str = "10.0.2.2";
-/// A machine whose processor is emulated takes a minute or two.
-const LONGEST_BOOT: Duration = Duration::from_secs(900);
+/// A machine whose processor is emulated takes a minute or two, and on a busy machine many times that.
+const LONGEST_BOOT: Duration = Duration::from_secs(1800);
 
 /// The folder that `tests/machine/install` made.
 pub(crate) fn assets() -> PathBuf {

@@ -102,7 +102,10 @@ pub(super) const PAGES: &[Page] = &[
     Page { name: "docs/src/how-to/render-pools.md", ..PAGE },
     Page {
         name: "docs/src/how-to/restore.md",
-        before: &["machine-config-server serve ignition-fixtures --secure-port 0 --insecure-port 0"],
+        before: &[
+            "machine-config-server serve ignition-fixtures --secure-port 0 --insecure-port 0",
+            "until test -e certs/last-good/index.json; do sleep 0.1; done",
+        ],
         ..PAGE
     },
     Page {

@@ -11,7 +11,7 @@ use super::{
     ControlledCluster, ROTATE, USER_DATA_NAMESPACE, ca, secrets, trusted, user_data,
     user_data_config, value,
 };
-use crate::support::stopwatch::Stopwatch;
+use crate::support::stopwatch::{HURRY, Stopwatch};
 use crate::support::wait_until;
 
 /// An authority in each way that a config of Ignition may hold it.
@@ -100,7 +100,7 @@ fn user_data_of_every_kind_follows_the_bundle_or_is_left_alone() {
         followed.iter().all(|name| after[name] != before[name])
     };
     wait_until("all to follow", is_followed);
-    changed.within(Duration::from_secs(2), format!("{} secrets", followed.len()));
+    changed.within(HURRY * Duration::from_secs(2), format!("{} secrets", followed.len()));
 
     site.settled();
     let bundle = site.bundle();

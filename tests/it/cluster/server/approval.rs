@@ -54,8 +54,8 @@ fn an_approval_counts_at_all_servers_for_one_machine_until_it_ends() {
         command.arg(site.cluster.admin()).args(arguments);
         command.output().expect("the built binary")
     };
-    let approved = approve(&["127.0.0.3"]);
-    assert!(approved.status.success(), "{}", String::from_utf8_lossy(&approved.stderr));
+    // A server that is asked for its ledger may be too slow once.
+    wait_until("an approval", || approve(&["127.0.0.3"]).status.success());
     for server in [&server, &other] {
         until(200, server, 3);
         assert_eq!(status(server, 2), 503);
@@ -86,6 +86,8 @@ fn bound(cluster: &Cluster, account: &str) -> std::path::PathBuf {
     let (role, account_of) =
         (format!("--clusterrole={account}"), format!("--serviceaccount={NAMESPACE}:{account}"));
     cluster.kubectl(&["create", "clusterrolebinding", account, &role, &account_of]);
+    let pools = "machineconfiguration.openshift.io/machineconfigpools";
+    wait_until("the binding to count", || cluster.may(account, "patch", pools, ""));
     cluster.kubeconfig_of(account, NAMESPACE, cluster.address())
 }
 

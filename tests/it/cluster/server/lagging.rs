@@ -27,9 +27,11 @@ fn a_server_with_frozen_watches_serves_new_configs_and_images_if_it_reads_live()
     // Each asks the API server every two seconds, by a connection that is not one of a watch; on a busy machine less often.
     let quiet = Duration::from_secs(10);
     let mut last = (0, Instant::now());
+    let mut first = None;
     wait_until("all watches of both to be frozen", || {
         let frozen = proxy.freeze_quiet(quiet);
         if frozen != last.0 {
+            first.get_or_insert_with(Instant::now);
             last = (frozen, Instant::now());
         }
         // One that began later than others is frozen later.
@@ -49,7 +51,9 @@ fn a_server_with_frozen_watches_serves_new_configs_and_images_if_it_reads_live()
     let built = Stopwatch::start();
     wait_until("the image", || image(&live, "worker") == IMAGE);
     built.within(AFTER + SOON, "a live read of an image");
-    assert_ne!(image(&lagging, "worker"), IMAGE, "its watches work");
+    // A client gives up a watch that is silent for 75 s, and watches by another connection then.
+    let is_still_frozen = first.is_some_and(|first| first.elapsed() < Duration::from_secs(60));
+    assert!(image(&lagging, "worker") != IMAGE || !is_still_frozen, "its watches work");
 
     // What cannot be read is served as it was.
     proxy.set(Way::Cut);

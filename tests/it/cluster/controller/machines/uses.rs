@@ -90,7 +90,9 @@ fn servers_that_are_asked_at_once_record_every_address_and_one_of_them_reports()
         }
     });
     let addresses = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
-    assert_eq!(site.machine("rack-7")["status"]["use"]["addresses"], json!(addresses));
+    wait_until("all addresses", || {
+        site.machine("rack-7")["status"]["use"]["addresses"] == json!(addresses)
+    });
     for server in &servers {
         wait_until("the copy to be told", || is_shared(server));
     }
