@@ -21,11 +21,16 @@ use super::lease::{Decision, created, decide, released, renewed, taken};
 use super::write::ObjectName;
 use crate::health::Health;
 
-const RENEWAL: Duration = Duration::from_secs(5);
+const RENEWAL: Duration = Duration::from_secs(3);
 /// Time without a renewal after which the holder stops, well before the Lease expires.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// Time that the API server has to let a Lease be read and written. Two of these fit into the deadline, since a connection
+/// that is dead says nothing, and the next attempt is by another one.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 /// Interval between reads by candidates, and between the holder's retries.
 const PERIOD: Duration = Duration::from_secs(2);
+
+const LATE: &str = "no answer in time";
 
 pub struct LeaderElector {
     leases: Api<Lease>,
@@ -47,37 +52,39 @@ impl LeaderElector {
         Self { leases: Api::namespaced(client, namespace), object, identity, health }
     }
 
-    /// Waits until this candidate holds the Lease.
-    pub async fn acquire(&self) {
+    /// Waits until this candidate holds the Lease, and returns when it asked for that: others count from when they see it,
+    /// which is later.
+    pub async fn acquire(&self) -> Instant {
         let mut seen: Option<(Option<LeaseSpec>, Instant)> = None;
         loop {
-            let result = self.try_acquire(&mut seen).await;
+            let asked = Instant::now();
+            let attempt = tokio::time::timeout(LONGEST_ATTEMPT, self.try_acquire(&mut seen)).await;
+            let result = attempt.unwrap_or_else(|_| Err(kube::Error::Service(LATE.into())));
             self.health.lease(&self.object, result.as_ref().err());
             if let Ok(true) = result {
-                return;
+                return asked;
             }
             tokio::time::sleep(PERIOD).await;
         }
     }
 
-    /// Renews the Lease as long as this candidate holds it. An API server that is slow has for its answer what is left of the
-    /// deadline, which counts from when the last renewal was asked for: others count from when they see it, which is later.
-    pub async fn hold(&self) {
-        let mut renewed = Instant::now();
+    /// Renews the Lease, which was asked for at `renewed`, as long as this candidate holds it.
+    pub async fn hold(&self, mut renewed: Instant) {
         let mut wait = RENEWAL;
         loop {
             tokio::time::sleep(wait).await;
             wait = PERIOD;
             let asked = Instant::now();
             let left = DEADLINE.saturating_sub(asked - renewed).max(PERIOD);
-            let error = match tokio::time::timeout(left, self.renew()).await {
+            let attempt = tokio::time::timeout(left.min(LONGEST_ATTEMPT), self.renew());
+            let error = match attempt.await {
                 Ok(Ok(true)) => {
                     (renewed, wait) = (asked, RENEWAL.saturating_sub(asked.elapsed()));
                     continue;
                 }
                 Ok(Ok(false)) => return,
                 Ok(Err(error)) => error.to_string(),
-                Err(_) => "no answer in time".to_owned(),
+                Err(_) => LATE.to_owned(),
             };
             tracing::warn!(
                 %error,
@@ -161,13 +168,19 @@ mod tests {
     use super::super::lease::DURATION;
     use super::*;
 
-    /// The holder of a Lease, with an API server that takes this long for each answer.
-    fn holder(takes: Duration) -> LeaderElector {
-        let service = tower::service_fn(move |_: Request<Body>| async move {
-            tokio::time::sleep(takes).await;
-            let lease = created("lease", "me", &now());
-            let body = serde_json::to_vec(&lease).unwrap();
-            Ok::<_, Infallible>(Response::new(Body::from(body)))
+    /// A candidate of an API server where it holds the Lease, and which takes this long for each request in turn, and for the
+    /// last one's time for all that follow.
+    fn candidate(takes: &'static [u64]) -> LeaderElector {
+        let mut next = 0;
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let takes = Duration::from_millis(takes[next.min(takes.len() - 1)]);
+            next += 1;
+            async move {
+                tokio::time::sleep(takes).await;
+                let lease = created("lease", "me", &now());
+                let body = serde_json::to_vec(&lease).unwrap();
+                Ok::<_, Infallible>(Response::new(Body::from(body)))
+            }
         });
         let client = Client::new(service, "ns");
         LeaderElector::new(client, "ns", "lease", "me".to_owned(), Health::default())
@@ -178,12 +191,23 @@ mod tests {
         let long = Duration::from_secs(3600);
         let held = async |takes| {
             let started = Instant::now();
-            let _ = tokio::time::timeout(long, holder(takes).hold()).await;
+            let _ = tokio::time::timeout(long, candidate(takes).hold(started)).await;
             started.elapsed()
         };
         // It is read and written, which is twice.
-        assert!(held(Duration::from_millis(2_400)).await >= long);
-        let given_up = held(Duration::from_secs(6)).await;
-        assert!(given_up >= DEADLINE && given_up < DURATION, "{given_up:?}");
+        assert!(held(&[2_400]).await >= long);
+        // By a connection that is dead, and by the next one.
+        assert!(held(&[1_000_000, 100]).await >= long);
+        let given_up = held(&[1_000_000]).await;
+        assert!(given_up > DEADLINE && given_up < DURATION, "{given_up:?}");
+    }
+
+    /// What the API server wrote long before it answered, another candidate has taken meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_held_from_when_it_was_asked_for() {
+        let started = Instant::now();
+        let asked = candidate(&[100, 1_000_000, 2_000]).acquire().await;
+        assert_eq!(asked - started, LONGEST_ATTEMPT + PERIOD);
+        assert_eq!(started.elapsed(), LONGEST_ATTEMPT + PERIOD + Duration::from_secs(4));
     }
 }

@@ -61,12 +61,12 @@ impl LeaderElected {
         // A candidate is ready, too: the leader of another machine may work for years.
         Report::Ready.send();
         let lead = async {
-            candidate.acquire().await;
+            let asked = candidate.acquire().await;
             tracing::info!(identity, "became the leader");
             health.metrics.leading.set(1);
             tokio::select! {
                 error = work(client, identity.clone()) => error,
-                () = candidate.hold() => anyhow!("lost the Lease, another replica may be the leader \
+                () = candidate.hold(asked) => anyhow!("lost the Lease, another replica may be the leader \
                     now: exiting to start again as a candidate"),
             }
         };

@@ -46,7 +46,7 @@ echo "127.0.0.1 $NAMES" >/etc/hosts
 "#;
 
 /// A virtual machine whose processor is emulated takes a minute or two.
-const LONGEST_BOOT: Duration = Duration::from_secs(1500);
+const LONGEST_BOOT: Duration = Duration::from_secs(1000);
 
 /// Parts of commands that wait for one.
 const OF_BOOTS: [&str; 3] = ["/qemu ", "until ", "kubectl wait "];

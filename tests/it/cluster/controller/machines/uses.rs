@@ -90,9 +90,11 @@ fn servers_that_are_asked_at_once_record_every_address_and_one_of_them_reports()
         }
     });
     let addresses = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
-    wait_until("all addresses", || {
-        site.machine("rack-7")["status"]["use"]["addresses"] == json!(addresses)
-    });
+    let recorded = || site.machine("rack-7")["status"]["use"]["addresses"] == json!(addresses);
+    // Before the answers, unless the API server was too slow for one.
+    let is_late = servers.iter().any(|server| server.log().contains("cannot record uses"));
+    assert!(recorded() || is_late);
+    wait_until("all addresses", recorded);
     for server in &servers {
         wait_until("the copy to be told", || is_shared(server));
     }
