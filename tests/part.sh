@@ -86,10 +86,15 @@ make_pause() { # FILE.tar
     rm -r "$work"
 }
 
-# One at a time: two that fetch the lists of packages refuse each other.
-apt_get() {
+# Runs an apt-get while no other script does: two that fetch the lists of packages refuse each other.
+alone() { # COMMAND...
+    local lock status=0
     mkdir -p "$cache"
-    as_root env DEBIAN_FRONTEND=noninteractive flock "$cache/apt-get.lock" apt-get -qq "$@"
+    exec {lock}>"$cache/apt-get.lock"
+    flock "$lock"
+    "$@" {lock}>&- || status=$?
+    exec {lock}>&-
+    return "$status"
 }
 
 # Unpacks packages of Debian into a folder. They are not installed, which would start services.
@@ -97,7 +102,7 @@ unpack() { # FOLDER PACKAGE...
     local folder=$1 package
     shift
     say "taking from Debian's packages: $*"
-    mkdir -p "$folder/packages" && apt_get update && (
+    mkdir -p "$folder/packages" && alone as_root apt-get -qq update && (
         cd "$folder/packages" && apt-get -qq -o APT::Sandbox::User=root download "$@" &&
             for package in *.deb; do
                 dpkg-deb --extract "$package" .. || exit
