@@ -52,10 +52,13 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
 /// What no directory tells.
 const UNKNOWN: &str = " ago, this server knows no nodes";
 
-/// `machines` with these arguments, at this width.
+/// `machines` with these arguments, at this width, of a server that answers in time: a busy machine's may not.
 fn machines(server: &Server, columns: &str, arguments: &[&str]) -> Said {
     let mut command = server.command(&[&["machines"], arguments].concat());
-    Said::by(command.env("COLUMNS", columns))
+    command.env("COLUMNS", columns);
+    wait_for("an answer in time", || {
+        Some(Said::by(&mut command)).filter(|said| !said.error.contains("no answer in time"))
+    })
 }
 
 #[test]

@@ -8,8 +8,10 @@ use kube::core::{ApiResource, DynamicResourceScope, GroupVersionKind};
 use kube::{Api, Client, Resource};
 use model::objects::ObjectKind;
 
-/// Maximum time for a connection to the API server.
+/// Maximum time for a connection to the API server, for what tries again.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum time for a connection of a command, which asks once. It is that of kubectl.
+const CONNECT_TIMEOUT_OF_COMMANDS: Duration = Duration::from_secs(30);
 /// Maximum silence on a connection. The API server ends watches sooner.
 const READ_TIMEOUT: Duration = Duration::from_secs(75);
 
@@ -28,6 +30,13 @@ pub enum ConnectError {
 /// a runtime.
 pub async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError> {
     Client::try_from(config(kubeconfig).await?).map_err(ConnectError::Client)
+}
+
+/// Creates a client like [`connect`], for a command: it waits longer for an API server that is busy.
+pub async fn connect_for_command(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError> {
+    let mut config = config(kubeconfig).await?;
+    config.connect_timeout = Some(CONNECT_TIMEOUT_OF_COMMANDS);
+    Client::try_from(config).map_err(ConnectError::Client)
 }
 
 /// Creates a client like [`connect`], which has this token in place of other credentials.

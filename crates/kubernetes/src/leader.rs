@@ -202,7 +202,7 @@ mod tests {
         assert!(given_up > DEADLINE && given_up < DURATION, "{given_up:?}");
     }
 
-    /// What the API server wrote long before it answered, another candidate has taken meanwhile.
+    /// A Lease that the API server wrote long before it answered can be another candidate's by then.
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_held_from_when_it_was_asked_for() {
         let started = Instant::now();

@@ -38,7 +38,7 @@ impl ClusterStore {
         user_data_namespace: &str,
     ) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let client = runtime.block_on(client::connect(kubeconfig))?;
+        let client = runtime.block_on(client::connect_for_command(kubeconfig))?;
         Ok(Self { runtime, client, user_data_namespace: user_data_namespace.to_owned() })
     }
 

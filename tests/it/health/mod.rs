@@ -41,10 +41,11 @@ fn health_from(server: &Server) -> Said {
     once_rendered(&["--from", &server.metrics().address().to_string(), "--json"])
 }
 
-/// The findings of a server that has rendered its pools, which follows its start.
+/// The findings of a server that has rendered its pools, which follows its start, and answers in time: a busy machine's may not.
 fn once_rendered(arguments: &[&str]) -> Said {
+    let not_yet = ["is being rendered", "no answer in time"];
     wait_for("pools to be rendered", || {
-        Some(health(arguments)).filter(|said| !said.output.contains("is being rendered"))
+        Some(health(arguments)).filter(|said| !not_yet.iter().any(|it| said.output.contains(it)))
     })
 }
 
