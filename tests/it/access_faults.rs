@@ -56,7 +56,7 @@ fn used() -> (TempDir, String) {
     (state, good)
 }
 
-/// Lines of what a command says, without that it waits for the server, as it may have to on a busy machine.
+/// Number of lines that a command says, without the one that it waits for the server: it may have to on a busy machine.
 fn lines(said: &str) -> usize {
     said.lines().filter(|line| !line.contains(": waiting for another process")).count()
 }

@@ -22,10 +22,10 @@ use super::write::ObjectName;
 use crate::health::Health;
 
 const RENEWAL: Duration = Duration::from_secs(3);
-/// Time without a renewal after which the holder stops, well before the Lease expires.
+/// Time without a renewal after which an attempt that fails is the last, well before the Lease expires.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Time that the API server has to let a Lease be read and written. Two of these fit into the deadline, since a connection
-/// that is dead says nothing, and the next attempt is by another one.
+/// Time of an attempt to read and write the Lease. After one over a dead connection, which says nothing, there is time for
+/// another one.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 /// Interval between reads by candidates, and between the holder's retries.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -70,16 +70,15 @@ impl LeaderElector {
 
     /// Renews the Lease, which was asked for at `renewed`, as long as this candidate holds it.
     pub async fn hold(&self, mut renewed: Instant) {
-        let mut wait = RENEWAL;
+        let mut next = renewed + RENEWAL;
         loop {
-            tokio::time::sleep(wait).await;
-            wait = PERIOD;
+            tokio::time::sleep_until(next).await;
             let asked = Instant::now();
             let left = DEADLINE.saturating_sub(asked - renewed).max(PERIOD);
             let attempt = tokio::time::timeout(left.min(LONGEST_ATTEMPT), self.renew());
             let error = match attempt.await {
                 Ok(Ok(true)) => {
-                    (renewed, wait) = (asked, RENEWAL.saturating_sub(asked.elapsed()));
+                    (renewed, next) = (asked, asked + RENEWAL);
                     continue;
                 }
                 Ok(Ok(false)) => return,
@@ -94,6 +93,7 @@ impl LeaderElector {
             if renewed.elapsed() >= DEADLINE {
                 return;
             }
+            next = Instant::now() + PERIOD;
         }
     }
 
@@ -168,8 +168,8 @@ mod tests {
     use super::super::lease::DURATION;
     use super::*;
 
-    /// A candidate of an API server where it holds the Lease, and which takes this long for each request in turn, and for the
-    /// last one's time for all that follow.
+    /// A candidate for a Lease that is its own, at an API server that takes so many milliseconds for each request in turn; the
+    /// last number is for all that follow.
     fn candidate(takes: &'static [u64]) -> LeaderElector {
         let mut next = 0;
         let service = tower::service_fn(move |_: Request<Body>| {
@@ -209,5 +209,9 @@ mod tests {
         let asked = candidate(&[100, 1_000_000, 2_000]).acquire().await;
         assert_eq!(asked - started, LONGEST_ATTEMPT + PERIOD);
         assert_eq!(started.elapsed(), LONGEST_ATTEMPT + PERIOD + Duration::from_secs(4));
+        let slow = candidate(&[100, 4_500, 1_000_000]);
+        let asked = slow.acquire().await;
+        slow.hold(asked).await;
+        assert!(asked.elapsed() < DURATION, "{:?}", asked.elapsed());
     }
 }

@@ -187,3 +187,36 @@ impl StateStore for ClusterStore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_command_waits_half_a_minute_for_an_api_server_that_is_busy() {
+        // The kernel accepts the connection, and nobody answers.
+        let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let kubeconfig = directory.path().join("kubeconfig");
+        let text = serde_json::json!({
+            "clusters": [{"name": "a", "cluster": {
+                "server": format!("https://{}", busy.local_addr().unwrap()),
+                "insecure-skip-tls-verify": true,
+            }}],
+            "users": [{"name": "a", "user": {"token": "a"}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "current-context": "a",
+        });
+        std::fs::write(&kubeconfig, text.to_string()).unwrap();
+        let store = ClusterStore::connect(Some(kubeconfig), "").unwrap();
+        let waited = store.runtime.block_on(async {
+            tokio::time::pause();
+            let started = tokio::time::Instant::now();
+            store.client.apiserver_version().await.unwrap_err();
+            started.elapsed()
+        });
+        assert_eq!(waited.as_secs(), 30);
+    }
+}
